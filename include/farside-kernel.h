@@ -102,12 +102,40 @@ typedef struct farside_growable {
 /* An empty one, of elements of a type. */
 #define FARSIDE_GROWABLE(type) { 0, 0, sizeof(type), 0, 0 }
 
+/* A column of Arrow in the card's own memory: values, or texts, of which some may be null. Begins as
+ * FARSIDE_COLUMN or FARSIDE_TEXTS. length is to be read; all members are the services' to write. */
+typedef struct farside_column {
+    farside_growable values;   /* the values, or the bytes of texts */
+    farside_growable offsets;  /* of texts: where each begins */
+    farside_growable validity; /* which rows are valid, a bit each; none before the first null */
+    uint64_t length;           /* rows that were added */
+    uint64_t nulls;
+    uint32_t bits;
+    uint32_t is_text;
+} farside_column;
+
+/* An empty one: of values of a type, and of texts in UTF-8. */
+#define FARSIDE_COLUMN(type)                                                        \
+    { FARSIDE_GROWABLE(type), FARSIDE_GROWABLE(int32_t), FARSIDE_GROWABLE(uint8_t), \
+      0, 0, 0, 0 }
+#define FARSIDE_TEXTS                                                               \
+    { FARSIDE_GROWABLE(char), FARSIDE_GROWABLE(int32_t), FARSIDE_GROWABLE(uint8_t), \
+      0, 0, 0, 1 }
+
 /* What a vector has become: the program's (Space::take_over), which a kernel tells of it by writing
  * this where the program looks. */
 typedef struct farside_made {
     uint64_t address; /* of the first element; 0 if there is none */
     uint64_t length;  /* elements */
 } farside_made;
+
+/* What a column has become (Space::take_over_column). */
+typedef struct farside_made_column {
+    farside_made values;
+    farside_made offsets;
+    farside_made validity;
+    uint64_t length; /* rows */
+} farside_made_column;
 
 /* Works on a piece of each range: elements first to first + count - 1. pieces[i] points to count
  * elements of range i, which are contiguous, and valid until the body returns. A value other than
@@ -148,6 +176,12 @@ typedef struct farside_services {
     int32_t (*extend)(farside_context *ctx, farside_growable *growable, const void *values,
                       uint64_t count);
     int32_t (*finish)(farside_context *ctx, farside_growable *growable, farside_made *made);
+    int32_t (*add_values)(farside_context *ctx, farside_column *column, const void *values,
+                          const uint8_t *valid, uint64_t count);
+    int32_t (*add_texts)(farside_context *ctx, farside_column *column, const char *bytes,
+                         const uint32_t *lengths, const uint8_t *valid, uint64_t count);
+    int32_t (*finish_column)(farside_context *ctx, farside_column *column,
+                             farside_made_column *made);
 } farside_services;
 
 /* The processing element that a kernel runs on. What follows the table is the runtime's. */
@@ -364,6 +398,44 @@ static inline int32_t farside_finish(farside_context *ctx, farside_growable *gro
                                      farside_made *made)
 {
     return ctx->services->finish(ctx, growable, made);
+}
+
+/* Adds count rows to a column of values, all or none. Those are null whose valid is 0; NULL: none
+ * is. A null row has a value all the same, which nobody reads. */
+static inline int32_t farside_add_values(farside_context *ctx, farside_column *column,
+                                         const void *values, const uint8_t *valid,
+                                         uint64_t count)
+{
+    return ctx->services->add_values(ctx, column, values, valid, count);
+}
+
+/* The same for texts: bytes are those of all, one behind the other, and lengths those of each, in
+ * bytes. A column has at most 2^31 - 1 bytes of them. */
+static inline int32_t farside_add_texts(farside_context *ctx, farside_column *column,
+                                        const char *bytes, const uint32_t *lengths,
+                                        const uint8_t *valid, uint64_t count)
+{
+    return ctx->services->add_texts(ctx, column, bytes, lengths, valid, count);
+}
+
+/* Makes a column the program's and empties it. *made is where it is. */
+static inline int32_t farside_finish_column(farside_context *ctx, farside_column *column,
+                                            farside_made_column *made)
+{
+    return ctx->services->finish_column(ctx, column, made);
+}
+
+/* Writes a farside_made or farside_made_column to where the program looks: to address, in memory that
+ * it has lent by FARSIDE_WRITE. */
+static inline int32_t farside_tell(farside_context *ctx, uint64_t address, const void *made,
+                                   uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += 8) {
+        int32_t error = ctx->services->store(ctx, address + at, 8, (const char *)made + at);
+        if (error)
+            return error;
+    }
+    return FARSIDE_OK;
 }
 
 /* What was added to a vector so far, until more is added, to be read and written. */

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +17,41 @@ import farside
 def space() -> Iterator[farside.Space]:
     with farside.Space(cards=2, card_memory=16 << 20, address_space=256 << 20) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def own_kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kernels in C that allocate in their card's own memory."""
+    path = tmp_path_factory.mktemp("library") / "own.so"
+    source = Path(__file__).resolve().parents[1] / "farside/tests/c/own.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", farside.get_include(), "-o", path, source], check=True)
+    return path
+
+
+@pytest.fixture
+def own(own_kernels: Path) -> Iterator[farside.Space]:
+    """Two cards with 16 MiB of own memory each."""
+    with farside.Space(cards=2, address_space=64 << 20, card_window=16 << 20, kernel_libraries=[own_kernels]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def served_own(own_kernels: Path, tmp_path: Path) -> Iterator[str]:
+    """The place of a card with as much own memory in a process of its own."""
+    command = os.environ.get("FARSIDE_BIN")
+    if command is None:
+        pytest.fail("FARSIDE_BIN names no farside command: scripts/python/test.sh sets it")
+    place = tmp_path / "card"
+    arguments = ["card", "serve", str(place), "--window", "16MiB", "--kernels", str(own_kernels)]
+    with subprocess.Popen([command, *arguments], stdout=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + 60
+            while not (place / "fn0.sock").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            yield str(place)
+        finally:
+            server.terminate()
 
 
 @pytest.fixture(autouse=True)

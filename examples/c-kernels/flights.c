@@ -20,13 +20,6 @@ static int32_t copy_in(void *user, void *const *pieces, uint64_t first, uint64_t
     return FARSIDE_OK;
 }
 
-/* Writes where a vector is that was finished. */
-static int32_t tell(farside_context *ctx, uint64_t address, const farside_made *made)
-{
-    int32_t error = farside_store_u64(ctx, address, made->address);
-    return error ? error : farside_store_u64(ctx, address + 8, made->length);
-}
-
 /* flights.split: makes two vectors in the card's own memory, of pointers to the delays, f64 to read,
  * of those that are late and of the others. Where they are it writes as two farside_made, four u64
  * to write. Gives how many are late. */
@@ -60,10 +53,9 @@ static int32_t split(farside_context *ctx, const farside_argument *arguments, ui
     *result = b.length;
     farside_made made[2];
     int32_t error = farside_finish(ctx, &b, &made[0]);
-    if (error || (error = farside_finish(ctx, &c, &made[1]))
-        || (error = tell(ctx, arguments[1].word, &made[0])))
+    if (error || (error = farside_finish(ctx, &c, &made[1])))
         return error;
-    return tell(ctx, arguments[1].word + sizeof made[0], &made[1]);
+    return farside_tell(ctx, arguments[1].word, made, sizeof made);
 }
 
 static int32_t add_piece(void *user, void *const *pieces, uint64_t first, uint64_t count)

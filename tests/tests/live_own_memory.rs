@@ -411,27 +411,6 @@ fn a_kernel_that_never_lets_go_ends_allocation_and_nothing_hangs() {
 }
 
 #[test]
-fn what_lies_too_scattered_to_be_mapped_is_copied() {
-    let builder = Space::builder().cards(1).card_window(80 << 20).address_space(4 << 20);
-    let space = builder.build().unwrap();
-    let card = space.card(0).unwrap();
-    let page = |backing| space.alloc_on::<u64>(card, PAGE / 8, backing).unwrap();
-    let mut pages: Vec<_> = (0..18_000).map(|_| Some(page(Backing::Eager))).collect();
-    pages.iter_mut().step_by(2).for_each(|page| drop(page.take()));
-    // What was never used lies in one piece: it is taken first.
-    let left = free(&space) as usize - 9_000 * PAGE;
-    let _rest = space.alloc_on::<u8>(card, left, Backing::Eager).unwrap();
-    let scattered = space.alloc_on::<u64>(card, 8_500 * PAGE / 8, Backing::Eager).unwrap();
-    let refused = scattered.host().unwrap_err();
-    assert!(refused.to_string().contains("to_vec"), "{refused}");
-    assert!(scattered.to_vec().unwrap().iter().all(|&value| value == 0));
-    // A smaller one is, and the program has as many mappings as before when it is gone.
-    let mut some = page(Backing::Lazy);
-    some.host_mut().unwrap().fill(7);
-    assert_eq!(some.to_vec().unwrap(), [7; PAGE / 8]);
-}
-
-#[test]
 fn one_card_has_more_than_four_gigabytes() {
     let builder = Space::builder().cards(1).card_window(6 << 30).address_space(4 << 20);
     let space = builder.build().unwrap();

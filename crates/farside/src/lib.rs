@@ -46,9 +46,11 @@
 mod tuples;
 
 mod args;
+pub mod arrow;
 mod buffer;
 mod call;
 mod cards;
+mod columns;
 mod error;
 mod for_each;
 mod foreign;
@@ -66,6 +68,7 @@ pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
+pub use columns::{CardColumn, ColumnType};
 pub use error::Error;
 pub use farside_live::{
     CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
@@ -79,8 +82,9 @@ pub use farside_softcard::kernels::{
 };
 pub use farside_softcard::serve;
 pub use farside_softcard::{
-    AtomicSpan, Backing, CardBuffer, Growable, KernelArgs, KernelContext, KernelError, Kernels,
-    KernelsError, Made, Ptr, ReadSpan, ReadView, WindowError, Word, WriteSpan, WriteView,
+    AtomicSpan, Backing, CardBuffer, ColumnBuilder, ColumnParts, Growable, KernelArgs,
+    KernelContext, KernelError, Kernels, KernelsError, Made, MadeColumn, Ptr, ReadSpan, ReadView,
+    TextBuilder, WindowError, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Contested, Evidence, Fight, GroupFacts, Judge, Located, Moved, ObjectFacts, ObjectView,

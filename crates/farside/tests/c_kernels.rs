@@ -1,5 +1,7 @@
 //! Kernels in C: compiled, loaded and called as a user does it; and libraries that are refused.
 
+#[path = "c_kernels/columns.rs"]
+mod columns;
 #[path = "c_kernels/own.rs"]
 mod own;
 

@@ -21,18 +21,20 @@ The same driver runs in simulated time, under any placement scheme: `simulate` a
 """
 
 from farside._arguments import Lent, read, shared, write
-from farside._farside import FarsideError, KernelError, LentError
+from farside._farside import Column, FarsideError, KernelError, LentError
 from farside._future import Future
 from farside._kernel import Kernel, get_include, kernel
 from farside._report import Report
 from farside._simulate import machine_text, machines, schemes, simulate, sweep, workloads
-from farside._space import HOST, MADE, Part, Space
+from farside._space import HOST, MADE, MADE_COLUMN, Part, Space
 from farside._table import buffers, values
 from farside._trace import write_trace
 
 __all__ = [
     "HOST",
     "MADE",
+    "MADE_COLUMN",
+    "Column",
     "FarsideError",
     "Future",
     "Kernel",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from farside import _farside
 from farside._arguments import Argument, Array, Kind, Lent, address_and_bytes, record
+from farside._farside import Column
 from farside._future import Future
 from farside._kernel import Kernel
 from farside._report import Report
@@ -28,6 +29,9 @@ HOST = -1
 
 MADE = np.dtype([("address", np.uint64), ("length", np.uint64)])
 """What a kernel in C says of what it has made in its card's own memory: `farside_made` of `farside-kernel.h`."""
+
+MADE_COLUMN = np.dtype([("values", MADE), ("offsets", MADE), ("validity", MADE), ("length", np.uint64)])
+"""The same of a column: `farside_made_column`."""
 
 _open: weakref.WeakSet[Space] = weakref.WeakSet()
 
@@ -164,6 +168,20 @@ class Space:
             return np.frombuffer(memory.copied(), kind)
         return np.asarray(_Bytes(memory)).view(kind)
 
+    def take_over_column(self, card: int, made: Any, kind: npt.DTypeLike | type[str]) -> Column:
+        """A column of Arrow that a kernel in C has built in its card's own memory (`farside_finish_column`).
+
+        `made` is what the kernel has written, an element of an array of `MADE_COLUMN`; `kind` is `str` for texts, else
+        the type of the values, an integer or a float. pyarrow, polars and pandas take the column by
+        `__arrow_c_array__`, without a copy, and it lives as long as their arrays. Copied is only what lies in more
+        pieces than can be mapped, and texts of a card in another process.
+
+        Raises FarsideError if no kernel of that card has made it or it has other rows, TypeError for other kinds.
+        """
+        _check_card(card)
+        parts = [(int(made[part]["address"]), int(made[part]["length"])) for part in ("values", "offsets", "validity")]
+        return self._space.take_over_column(card, parts, int(made["length"]), _format(kind))
+
     def own_memory_free(self, card: int) -> int:
         """Bytes of a card's own memory that nobody has."""
         _check_card(card)
@@ -279,6 +297,29 @@ def _plain(dtype: npt.DTypeLike) -> np.dtype[Any]:
     if kind.hasobject:
         raise TypeError(f"an array of {kind} holds references to Python objects, which no card can follow")
     return kind
+
+
+def _format(kind: Any) -> str:
+    """The name of a type in Arrow's C data interface."""
+    if kind is str:
+        return "u"
+    dtype = np.dtype(kind)
+    found = {
+        "i1": "c",
+        "u1": "C",
+        "i2": "s",
+        "u2": "S",
+        "i4": "i",
+        "u4": "I",
+        "i8": "l",
+        "u8": "L",
+        "f4": "f",
+        "f8": "g",
+    }
+    format = found.get(dtype.str[1:]) if dtype.isnative else None
+    if format is None:
+        raise TypeError(f"there are no columns of {dtype}; their rows are integers, floats of 4 or 8 bytes, or str")
+    return format
 
 
 def _array(shape: int | Sequence[int], dtype: npt.DTypeLike, allocate: Callable[[int], _farside.Memory]) -> Array:

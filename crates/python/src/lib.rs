@@ -4,6 +4,7 @@
 //! What Rust's compiler sees to, is seen to here while the program runs: memory that is lent to a kernel lives until
 //! the kernel has ended, and what a kernel writes is lent to nobody else ([`lending`]).
 
+mod column;
 mod error;
 mod job;
 mod lending;
@@ -14,6 +15,8 @@ mod space;
 /// What `farside/__init__.py` imports.
 #[pyo3::pymodule]
 mod _farside {
+    #[pymodule_export]
+    use crate::column::Column;
     #[pymodule_export]
     use crate::error::{FarsideError, KernelError, LentError};
     #[pymodule_export]

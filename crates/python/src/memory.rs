@@ -36,6 +36,14 @@ impl Allocation {
         }
     }
 
+    /// A card's own memory, if it is that.
+    pub(crate) fn own(&self) -> Option<&CardBuffer<u8>> {
+        match self {
+            Allocation::Shared(_) => None,
+            Allocation::Own(bytes) => Some(bytes),
+        }
+    }
+
     /// The words that have these bytes, which are in it, for requests to the driver.
     ///
     /// # Errors

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farside::{
-    Advice, AgentId, ArgKind, Backing, CBody, CardBuffer, CardId, KernelArg, Made, MemoryId,
-    body_kernel, parse_cards,
+    Advice, AgentId, ArgKind, Backing, CBody, CardBuffer, CardId, KernelArg, Made, MadeColumn,
+    MemoryId, body_kernel, parse_cards,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::column::Column;
 use crate::error::{FarsideError, LentError, raised};
 use crate::job::{Job, wait};
 use crate::lending::{Lendings, Wanted, lent};
@@ -137,6 +138,25 @@ impl Space {
         let made = Made { addr, len: nbytes };
         let own: Result<CardBuffer<u8>, _> = py.detach(|| space.take_over(card, made));
         Ok(self.hold(Allocation::Own(own.map_err(raised)?), nbytes))
+    }
+
+    /// A column that a kernel has handed over: addresses and lengths of values, offsets and validity, and the number of
+    /// rows, which are of a format of Arrow's C data interface.
+    fn take_over_column(
+        &self,
+        py: Python<'_>,
+        card: usize,
+        parts: [(u64, u64); 3],
+        len: u64,
+        format: &str,
+    ) -> PyResult<Column> {
+        let space = self.open()?;
+        let card = space.card(card).map_err(raised)?;
+        let [values, offsets, validity] = parts.map(|(addr, len)| Made { addr, len });
+        let made = MadeColumn { values, offsets, validity, len };
+        py.detach(|| {
+            Column::take_over(&space, card, made, format, |bytes| self.keep(Allocation::Own(bytes)))
+        })
     }
 
     /// Bytes of a card's own memory that nobody has.
@@ -388,9 +408,14 @@ impl Space {
     }
 
     fn hold(&self, allocation: Allocation, nbytes: u64) -> Memory {
+        Memory::new(self.keep(allocation), nbytes)
+    }
+
+    /// An allocation that kernels may be lent.
+    fn keep(&self, allocation: Allocation) -> Arc<Allocation> {
         let allocation = Arc::new(allocation);
         lock(&self.memories).add(&allocation);
-        Memory::new(allocation, nbytes)
+        allocation
     }
 
     /// The allocations that records lend.

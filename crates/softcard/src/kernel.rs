@@ -7,9 +7,12 @@
 //!
 //! A kernel reaches what its launch was given and nothing else; every other address ends the job.
 
+mod columns;
 mod own;
 mod runs;
 
+pub(crate) use columns::Rows;
+pub use columns::{ColumnBuilder, ColumnParts, MadeColumn, TextBuilder};
 pub(crate) use own::AT_ONCE;
 pub use own::{CardBuffer, Growable, Made};
 

@@ -25,7 +25,9 @@ mod window_plan;
 pub use card::{Embedder, SoftCard};
 pub use error::KernelError;
 pub use job::{Granted, Job, KernelBody, Lent, Returned, Stop};
-pub use kernel::{CardBuffer, Growable, KernelContext, Made};
+pub use kernel::{
+    CardBuffer, ColumnBuilder, ColumnParts, Growable, KernelContext, Made, MadeColumn, TextBuilder,
+};
 pub use kernels::{Kernel, KernelArgs, KernelId, Kernels, KernelsError};
 pub use record::{Recorder, Running, Taken};
 pub use span::{AtomicSpan, Ptr, ReadSpan, Word, WriteSpan};

@@ -1,5 +1,5 @@
 /* Kernels that allocate in their card's own memory, in right and in wrong ways. */
-#include <string.h>
+#include <stdio.h>
 
 #include "farside-kernel.h"
 
@@ -85,13 +85,7 @@ KERNEL(grow)
         return error;
     if (even.address || even.length || odd.address || odd.length)
         return farside_fail(ctx, "a vector that is finished is not empty");
-    for (int i = 0; i < 4; i++) {
-        uint64_t word;
-        memcpy(&word, (char *)made + i * 8, 8);
-        if ((error = farside_store_u64(ctx, arguments[0].word + (uint64_t)i * 8, word)))
-            return error;
-    }
-    return FARSIDE_OK;
+    return farside_tell(ctx, arguments[0].word, made, sizeof made);
 }
 
 /* (value bytes, value backing): the status of an allocation, and then goes on. */
@@ -163,11 +157,10 @@ KERNEL(scatter)
             block[word] = i * 512 + word;
         error = farside_extend(ctx, &all, block, 512);
     }
-    if (error || (error = farside_finish(ctx, &all, &made))
-        || (error = farside_store_u64(ctx, arguments[0].word, made.address)))
+    if (error || (error = farside_finish(ctx, &all, &made)))
         return error;
     *result = made.length;
-    return farside_store_u64(ctx, arguments[0].word + 8, made.length);
+    return farside_tell(ctx, arguments[0].word, &made, sizeof made);
 }
 
 /* (value which): what makes no sense, one by one; the kernel goes on as if nothing were wrong. */
@@ -207,10 +200,122 @@ KERNEL(misuse)
     return FARSIDE_OK;
 }
 
+/* Row n of the columns of these tests is null if n is a multiple of step, from row first on; of no row if step is 0. */
+static uint8_t is_valid(const farside_argument *arguments, uint64_t n)
+{
+    return arguments[2].word == 0 || n < arguments[3].word || n % arguments[2].word != 0;
+}
+
+/* (write made_column[2], value rows, value step, value first): numbers, as i32, and their digits. */
+KERNEL(columns)
+{
+    farside_column numbers = FARSIDE_COLUMN(int32_t), texts = FARSIDE_TEXTS;
+    farside_made_column made[2];
+    int32_t error = FARSIDE_OK;
+    (void)count, (void)result;
+    for (uint64_t n = 0; !error && n < arguments[1].word;) {
+        int32_t values[77];
+        uint8_t valid[77], any = 0;
+        uint32_t lengths[77], rows = 0, bytes = 0;
+        char text[77 * 20];
+        for (; rows < 77 && n < arguments[1].word; rows++, n++) {
+            valid[rows] = is_valid(arguments, n);
+            any |= !valid[rows];
+            values[rows] = -(int32_t)n;
+            lengths[rows] = valid[rows] ? (uint32_t)sprintf(text + bytes, "%d", values[rows]) : 0;
+            bytes += lengths[rows];
+        }
+        error = farside_add_values(ctx, &numbers, values, any ? valid : NULL, rows);
+        if (!error)
+            error = farside_add_texts(ctx, &texts, text, lengths, any ? valid : NULL, rows);
+    }
+    if (error || (error = farside_finish_column(ctx, &numbers, &made[0]))
+        || (error = farside_finish_column(ctx, &texts, &made[1])))
+        return error;
+    if (numbers.length || texts.length)
+        return farside_fail(ctx, "a column that is finished is not empty");
+    return farside_tell(ctx, arguments[0].word, made, sizeof made);
+}
+
+/* (write made_column, value which): a column of texts that are none. */
+KERNEL(no_texts)
+{
+    farside_column texts = FARSIDE_TEXTS;
+    farside_made_column made;
+    const uint32_t lengths[3] = { 2, 1, 3 };
+    const uint64_t which = arguments[1].word;
+    const char *bytes = which == 0 ? "ab\xff" "cde" : "a\xc3\xa4" "cde";
+    int32_t error = farside_add_texts(ctx, &texts, bytes, lengths, NULL, 3);
+    (void)count, (void)result;
+    if (!error && which == 2)
+        error = farside_store_u32(ctx, texts.offsets.address + 8, 1u << 30);
+    if (!error && which == 3)
+        error = farside_store_u32(ctx, texts.offsets.address + 4, 4);
+    if (error || (error = farside_finish_column(ctx, &texts, &made)))
+        return error;
+    return farside_tell(ctx, arguments[0].word, &made, sizeof made);
+}
+
+/* (): adds rows until nothing is left; gives how many there are, and that it can be finished then. */
+KERNEL(fill_column)
+{
+    farside_column column = FARSIDE_COLUMN(uint64_t);
+    farside_made_column made;
+    static _Thread_local uint64_t values[4096];
+    static _Thread_local uint8_t valid[4096];
+    int32_t error = FARSIDE_OK;
+    (void)arguments, (void)count;
+    while (!error)
+        error = farside_add_values(ctx, &column, values, valid, 4096);
+    *result = column.length;
+    if (error != FARSIDE_NO_MEMORY)
+        return farside_fail(ctx, "it ended for another reason");
+    uint64_t rows = column.length;
+    if ((error = farside_finish_column(ctx, &column, &made)))
+        return error;
+    return made.length == rows && made.validity.length == rows / 8 && made.values.length == rows
+        ? FARSIDE_OK : farside_fail(ctx, "the column is not whole");
+}
+
+/* (value which): what makes no sense, one by one; the kernel goes on as if nothing were wrong. */
+KERNEL(misuse_column)
+{
+    farside_column numbers = FARSIDE_COLUMN(int32_t), texts = FARSIDE_TEXTS;
+    uint32_t word = 1;
+    (void)count, (void)result;
+    if (farside_add_values(ctx, &numbers, &word, NULL, 1)
+        || farside_add_texts(ctx, &texts, "a", &word, NULL, 1))
+        return farside_fail(ctx, "the beginning failed");
+    switch (arguments[0].word) {
+    case 0: (void)farside_add_values(ctx, NULL, &word, NULL, 1); break;
+    case 1: (void)farside_add_values(ctx, &numbers, NULL, NULL, 1); break;
+    case 2: (void)farside_add_texts(ctx, &texts, "a", NULL, NULL, 1); break;
+    case 3: (void)farside_add_texts(ctx, &texts, NULL, &word, NULL, 1); break;
+    case 4: (void)farside_finish_column(ctx, &numbers, NULL); break;
+    case 5: (void)farside_add_values(ctx, &texts, &word, NULL, 1); break;
+    case 6: (void)farside_add_texts(ctx, &numbers, "a", &word, NULL, 1); break;
+    case 7: numbers.nulls = 2, (void)farside_add_values(ctx, &numbers, &word, NULL, 1); break;
+    case 8: numbers.bits = 256, (void)farside_add_values(ctx, &numbers, &word, NULL, 1); break;
+    case 9: texts.offsets.element = 8, (void)farside_add_texts(ctx, &texts, "a", &word, NULL, 1); break;
+    case 10: (void)farside_add_values(ctx, &numbers, &word, NULL, UINT64_MAX / 2); break;
+    case 11:
+        /* As if the first text had so many bytes. */
+        (void)farside_store_u32(ctx, texts.offsets.address + 4, INT32_MAX);
+        (void)farside_add_texts(ctx, &texts, "a", &word, NULL, 1);
+        break;
+    default: break;
+    }
+    return FARSIDE_OK;
+}
+
 static const farside_kernel kernels[] = {
     { "o.use", use },         { "o.grow", grow },       { "o.try_alloc", try_alloc },
     { "o.must_alloc", must_alloc }, { "o.fill_up", fill_up }, { "o.misuse", misuse },
     { "o.scatter", scatter },
+    { "o.columns", columns },
+    { "o.no_texts", no_texts },
+    { "o.fill_column", fill_column },
+    { "o.misuse_column", misuse_column },
 };
 
 FARSIDE_EXPORT_KERNELS(kernels)

@@ -5,14 +5,14 @@ use farside_types::PAGE_SIZE;
 
 use super::*;
 
-const OWN: u64 = 8 << 20;
+pub(super) const OWN: u64 = 8 << 20;
 const NO_MEMORY: u64 = 2;
 const NO_ADDRESSES: u64 = 3;
 const NO_OWN_MEMORY: u64 = 4;
 const LAZY: u32 = 0;
 const EAGER: u32 = 1;
 
-fn own_of(bytes: u64) -> Space {
+pub(super) fn own_of(bytes: u64) -> Space {
     let folder = Folder::new();
     let library = folder.file("own.so");
     compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/own.c"), &library);
@@ -21,7 +21,7 @@ fn own_of(bytes: u64) -> Space {
     unsafe { builder.kernel_library(&library) }.build().unwrap()
 }
 
-fn free(space: &Space) -> u64 {
+pub(super) fn free(space: &Space) -> u64 {
     space.own_memory_free(CardId(1)).unwrap()
 }
 

@@ -43,6 +43,11 @@ impl Runtime {
         })
     }
 
+    /// Whether a card is in the program.
+    pub fn is_in_program(&self, card: CardId) -> bool {
+        matches!(self.ports.get(usize::from(card.0)), Some(Port::InProgram(_)))
+    }
+
     /// The cards in the program.
     pub(crate) fn cards_in_program(&self) -> impl Iterator<Item = &Arc<SoftCard>> {
         self.ports.iter().filter_map(|port| match port {

@@ -22,7 +22,7 @@ use farside_softcard::WindowError;
 use farside_types::{Access, CancelReason, CardId, FrameNo, PageNo, PageRange, Rights, VirtAddr};
 
 use super::held::{AllHeld, Held};
-use super::host::MAPPINGS_MAX;
+use super::mappings;
 use super::view::{AllShown, View};
 use crate::error::LiveError;
 
@@ -343,12 +343,6 @@ impl FarWindow {
         let gone = || self.view.not_shown(addr, "it is being freed".to_owned());
         let taken = taken.ok_or_else(gone)?;
         let runs = if taken.runs.is_empty() { &located } else { &taken.runs };
-        let mappings: usize = state.shown.values().map(|shown| shown.mappings).sum();
-        if mappings + runs.len() > MAPPINGS_MAX {
-            return Err(self
-                .view
-                .not_shown(addr, super::host::too_scattered(runs.len(), mappings)));
-        }
         let shown = self.view.map(range, runs, memory)?;
         // Now other cards may reach it too.
         state.keep(range, located, frames);
@@ -430,8 +424,8 @@ impl FarWindow {
                     _ => runs.push((run, rights)),
                 }
             }
-            if touch && runs.len() > MAPPINGS_MAX {
-                let why = super::host::too_scattered(runs.len(), 0);
+            if touch && runs.len() > mappings::most() {
+                let why = mappings::too_scattered(runs.len(), 0);
                 return Err(self.view.not_shown(range.start.addr(), why));
             }
             at += u64::from(count);

@@ -8,10 +8,6 @@ use farside_types::{Access, PageNo, PageRange, VirtAddr};
 
 use super::{CardWindow, End};
 
-/// Mappings of all that is shown of a window, at most: a process has some 65,000 (`vm.max_map_count`), and other
-/// parts of it need some.
-pub(super) const MAPPINGS_MAX: usize = 8192;
-
 /// Pages that are copied under the tables' lock at once: 2 MiB.
 const COPIED_PAGES: u64 = 512;
 
@@ -41,11 +37,6 @@ impl CardWindow {
         let runs = tables
             .runs(self, range, Access::Write)
             .map_err(|reason| self.view.not_shown(addr, reason.to_string()))?;
-        let mappings: usize = tables.shown.values().map(|shown| shown.mappings).sum();
-        if mappings + runs.len() > MAPPINGS_MAX {
-            let why = too_scattered(runs.len(), mappings);
-            return Err(self.view.not_shown(addr, why));
-        }
         let runs: Vec<_> = runs.into_iter().map(|run| (run, rights)).collect();
         let shown = self.view.map(range, &runs, memory)?;
         tables.shown.insert(range.start.0, shown);
@@ -79,12 +70,4 @@ impl CardWindow {
         }
         Ok(())
     }
-}
-
-/// Why what has so many runs is not mapped beside so many mappings.
-pub(super) fn too_scattered(runs: usize, mappings: usize) -> String {
-    format!(
-        "its frames lie in {runs} pieces, and {MAPPINGS_MAX} can be mapped in all, of which {mappings} are; \
-         copy it (`CardBuffer::to_vec`)"
-    )
 }

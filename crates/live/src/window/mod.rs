@@ -15,6 +15,7 @@ mod far_tests;
 mod found;
 mod held;
 mod host;
+mod mappings;
 mod turn;
 mod view;
 

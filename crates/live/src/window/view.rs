@@ -9,16 +9,18 @@ use farside_linux::mapping::{Mapping, Part};
 use farside_softcard::WindowError;
 use farside_types::{Access, CardId, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr};
 
+use super::mappings::Mappings;
+
 const WHAT: &str = "a card's own memory";
 
 /// What the program sees of a window: the first page of each allocation, and what is mapped of it.
 pub(super) type AllShown = BTreeMap<u64, Shown>;
 
 /// An allocation that is mapped in the program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Shown {
     pub(super) pages: u64,
-    pub(super) mappings: usize,
+    _mappings: Mappings,
 }
 
 /// The addresses.
@@ -36,6 +38,8 @@ impl View {
         bytes: usize,
     ) -> Result<View, farside_linux::mapping::MemoryError> {
         let reservation = Mapping::reserve_aligned("a card's window", bytes, bytes)?;
+        // As what is put back into it later: else each of these pieces stays a mapping of its own.
+        reservation.dump(WHAT, false)?;
         let first = VirtAddr(reservation.base() as u64).page();
         let pages = PageRange::new(first, (bytes / PAGE_SIZE) as u64);
         Ok(View { card, pages, reservation })
@@ -62,6 +66,8 @@ impl View {
         runs: &[(MappedRun, Rights)],
         memory: &CardMemory,
     ) -> Result<Shown, WindowError> {
+        let mappings = Mappings::take(runs.len());
+        let mappings = mappings.map_err(|why| self.not_shown(range.start.addr(), why))?;
         let (file, begin) = memory.file();
         for (run, rights) in runs {
             let (at, bytes) = self.place(run.pages());
@@ -77,7 +83,7 @@ impl View {
                 return Err(self.not_shown(range.start.addr(), error.to_string()));
             }
         }
-        Ok(Shown { pages: range.count, mappings: runs.len() })
+        Ok(Shown { pages: range.count, _mappings: mappings })
     }
 
     /// What is freed is shown no more: of what was mapped from one of these pages on, all of it.

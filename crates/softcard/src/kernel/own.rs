@@ -132,6 +132,15 @@ impl<T: Pod> CardBuffer<T> {
         Ok(unsafe { CardBuffer::new(card, embedder, addr, len) })
     }
 
+    /// The bytes of the values.
+    pub fn into_bytes(mut self) -> CardBuffer<u8> {
+        // What has no address frees nothing.
+        let addr = std::mem::take(&mut self.addr);
+        let (embedder, keeps) = (Arc::clone(&self.embedder), self.keeps.take());
+        let len = self.len * size_of::<T>();
+        CardBuffer { card: self.card, embedder, addr, len, keeps, of: PhantomData }
+    }
+
     /// The values, as the program sees them.
     ///
     /// # Errors
@@ -159,11 +168,21 @@ impl<T: Pod> CardBuffer<T> {
     /// [`WindowError::Gone`].
     pub fn to_vec(&self) -> Result<Vec<T>, WindowError> {
         let mut values = vec![T::zeroed(); self.len];
-        if size_of::<T>() > 0 && self.len > 0 {
-            let out = bytemuck::cast_slice_mut(&mut values);
+        self.copy_to(&mut values)?;
+        Ok(values)
+    }
+
+    /// The same into zeros, of the first values if there are more than room.
+    ///
+    /// # Errors
+    /// [`WindowError::Gone`].
+    pub fn copy_to(&self, zeros: &mut [T]) -> Result<(), WindowError> {
+        let count = zeros.len().min(self.len);
+        if size_of::<T>() > 0 && count > 0 {
+            let out = bytemuck::cast_slice_mut(&mut zeros[..count]);
             self.embedder.copy_out(self.card, self.addr(), out)?;
         }
-        Ok(values)
+        Ok(())
     }
 
     /// What a kernel has handed over ([`Growable::hand_over`]), as the program's.
@@ -293,6 +312,17 @@ impl<T: Pod> Growable<T> {
             }
         }
         Ok(())
+    }
+
+    /// Forgets all but the first `len` values.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Where the last value is.
+    pub(crate) fn last_addr(&self) -> Option<u64> {
+        let before = self.len.checked_sub(1)?;
+        Some(self.addr + bytes_of::<T>(before))
     }
 
     /// Adds a value.

@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use farside_card::interface::{KernelArg, MESSAGE_BYTES_MAX};
 
+use super::c_columns::{self, CColumn};
 use super::c_own::{self, CGrowable};
 use super::ranges::{CRange, Ranges};
 use super::{KernelArgs, KernelFunction, c_runs};
 use crate::error::KernelError;
-use crate::kernel::{KernelContext, Made};
+use crate::kernel::{KernelContext, Made, MadeColumn};
 use crate::span::{AtomicSpan, Ptr, Word};
 
 /// The version of the interface that this runtime speaks.
@@ -91,6 +92,22 @@ struct Services {
     free: unsafe extern "C" fn(*const Context<'_>, u64) -> i32,
     extend: unsafe extern "C" fn(*const Context<'_>, *mut CGrowable, *const c_void, u64) -> i32,
     finish: unsafe extern "C" fn(*const Context<'_>, *mut CGrowable, *mut Made) -> i32,
+    add_values: unsafe extern "C" fn(
+        *const Context<'_>,
+        *mut CColumn,
+        *const c_void,
+        *const u8,
+        u64,
+    ) -> i32,
+    add_texts: unsafe extern "C" fn(
+        *const Context<'_>,
+        *mut CColumn,
+        *const c_char,
+        *const u32,
+        *const u8,
+        u64,
+    ) -> i32,
+    finish_column: unsafe extern "C" fn(*const Context<'_>, *mut CColumn, *mut MadeColumn) -> i32,
 }
 
 static SERVICES: Services = Services {
@@ -113,6 +130,9 @@ static SERVICES: Services = Services {
     free: c_own::free,
     extend: c_own::extend,
     finish: c_own::finish,
+    add_values: c_columns::add_values,
+    add_texts: c_columns::add_texts,
+    finish_column: c_columns::finish_column,
 };
 
 /// `farside_context`: C sees the first field only.

@@ -5,6 +5,7 @@
 
 use std::ffi::c_void;
 
+use bytemuck::Pod;
 use farside_card::window::AllocError;
 use farside_types::CancelReason;
 
@@ -42,11 +43,11 @@ pub(super) struct CGrowable {
 }
 
 impl CGrowable {
-    const EMPTY: CGrowable =
+    pub(super) const EMPTY: CGrowable =
         CGrowable { address: 0, length: 0, element: 1, at_once: 0, reserved: 0 };
 
     /// The vector of bytes that it is.
-    fn bytes(&self, args: &KernelArgs) -> Result<Growable<u8>, KernelError> {
+    pub(super) fn bytes(&self, args: &KernelArgs) -> Result<Growable<u8>, KernelError> {
         let CGrowable { address, length, element, at_once, reserved } = *self;
         let bytes = length.checked_mul(element.into()).filter(|&bytes| bytes <= reserved);
         let end =
@@ -61,9 +62,26 @@ impl CGrowable {
         Ok(Growable::of_parts(address, reserved, bytes as usize, at_once))
     }
 
-    fn set(&mut self, bytes: &Growable<u8>) {
-        let (address, reserved, len, at_once) = bytes.parts();
-        let length = len as u64 / u64::from(self.element);
+    pub(super) fn element_bytes(&self) -> usize {
+        self.element as usize
+    }
+
+    /// The vector of values that it is.
+    pub(super) fn values<T: Pod>(&self, args: &KernelArgs) -> Result<Growable<T>, KernelError> {
+        if self.element as usize != size_of::<T>() {
+            return Err(args.bad(format!(
+                "a vector has elements of {} bytes where they have {}; leave its members alone",
+                self.element,
+                size_of::<T>()
+            )));
+        }
+        let (address, reserved, _, at_once) = self.bytes(args)?.parts();
+        Ok(Growable::of_parts(address, reserved, self.length as usize, at_once))
+    }
+
+    pub(super) fn set<T: Pod>(&mut self, values: &Growable<T>) {
+        let (address, reserved, len, at_once) = values.parts();
+        let length = (len * size_of::<T>()) as u64 / u64::from(self.element);
         *self = CGrowable { address, length, reserved, at_once: at_once as u32, ..*self };
     }
 }
@@ -85,7 +103,7 @@ fn told(context: &Context<'_>, error: KernelError) -> Result<i32, KernelError> {
 }
 
 /// Runs a service that may be refused.
-fn serve(
+pub(super) fn serve(
     context: &Context<'_>,
     service: impl FnOnce(&mut KernelContext) -> Result<(), KernelError>,
 ) -> i32 {
@@ -96,7 +114,7 @@ fn serve(
 }
 
 #[cold]
-fn null(args: &KernelArgs, service: &str) -> KernelError {
+pub(super) fn null(args: &KernelArgs, service: &str) -> KernelError {
     args.bad(format!("it passed NULL to farside_{service}"))
 }
 

@@ -12,6 +12,7 @@ mod args;
 mod body;
 pub mod builtin;
 mod c_abi;
+mod c_columns;
 mod c_own;
 mod c_runs;
 mod error;

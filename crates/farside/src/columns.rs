@@ -1,0 +1,288 @@
+//! Columns of Arrow that kernels have built in a card's own memory.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use farside_softcard::{CardBuffer, ColumnParts, Made, MadeColumn, WindowError};
+use farside_types::{CardId, VirtAddr};
+
+use crate::arrow::{self, ArrowArray, ArrowSchema, Owner, Part};
+use crate::{Error, Space};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What the rows of a column are: integers, floats, or texts (`str`).
+pub trait ColumnType: sealed::Sealed {
+    /// Its name in Arrow's C data interface.
+    const FORMAT: &'static str;
+    /// Bytes of a value; 0: texts, with offsets.
+    const ELEMENT: usize;
+}
+
+macro_rules! column_types {
+    ($($of:ty: $format:literal, $element:expr;)*) => {$(
+        impl sealed::Sealed for $of {}
+        impl ColumnType for $of {
+            const FORMAT: &'static str = $format;
+            const ELEMENT: usize = $element;
+        }
+    )*};
+}
+
+column_types! {
+    i8: "c", 1; u8: "C", 1;
+    i16: "s", 2; u16: "S", 2;
+    i32: "i", 4; u32: "I", 4;
+    i64: "l", 8; u64: "L", 8;
+    f32: "f", 4; f64: "g", 8;
+    str: "u", 0;
+}
+
+/// A column in a card's own memory that a kernel has built ([`crate::ColumnBuilder`], [`crate::TextBuilder`]). Freed when
+/// dropped.
+///
+/// ```
+/// use farside::{CardColumn, ColumnBuilder, Read, Space, TextBuilder};
+///
+/// # fn main() -> Result<(), farside::Error> {
+/// let space = Space::builder().cards(1).card_window(16 << 20).build()?;
+/// let mut input = space.alloc::<u32>(10_000)?;
+/// (0..).zip(input.iter_mut()).for_each(|(n, value)| *value = n * 7 % 1000);
+/// let (large, names) = space.kernel("columns").run(Read(&input), |kernel, input| {
+///     let (mut large, mut names) = (ColumnBuilder::<u32>::new(), TextBuilder::new());
+///     let values: Vec<u32> = kernel.with(input, |input| input.iter().copied().collect())?;
+///     for value in values.into_iter().filter(|&value| value > 990) {
+///         large.extend_nullable(kernel, &[(value < 999).then_some(value)])?;
+///         names.extend(kernel, &[&format!("number {value}")])?;
+///     }
+///     Ok((large.finish(kernel)?, names.finish(kernel)?))
+/// })?;
+/// let (large, names): (CardColumn<u32>, CardColumn<str>) = (CardColumn::of(large)?, CardColumn::of(names)?);
+/// let columns = vec![large.into_arrow("large")?, names.into_arrow("name")?];
+/// let (batch, _schema) = farside::arrow::ArrowArray::batch(columns);
+/// assert_eq!(batch.len(), 90);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct CardColumn<T: ColumnType + ?Sized> {
+    parts: ColumnParts,
+    /// The card's process could change it at any time.
+    is_elsewhere: bool,
+    of: PhantomData<fn() -> Box<T>>,
+}
+
+impl<T: ColumnType + ?Sized> CardColumn<T> {
+    /// What a kernel in the program has returned.
+    ///
+    /// # Errors
+    /// [`WindowError::NotMade`] if it was built of other rows.
+    pub fn of(parts: ColumnParts) -> Result<CardColumn<T>, WindowError> {
+        let made = |bytes: &CardBuffer<u8>, element: usize| {
+            let whole = bytes.len() % element == 0;
+            let len = if whole { (bytes.len() / element) as u64 } else { u64::MAX };
+            Made { addr: bytes.addr().0, len }
+        };
+        let card = parts.values.card();
+        let column = MadeColumn {
+            values: made(&parts.values, T::ELEMENT.max(1)),
+            offsets: made(&parts.offsets, size_of::<i32>()),
+            validity: made(&parts.validity, 1),
+            len: parts.len as u64,
+        };
+        CardColumn::<T>::check(card, &column)?;
+        Ok(CardColumn { parts, is_elsewhere: false, of: PhantomData })
+    }
+
+    /// Whether a column has the parts that its rows need.
+    fn check(card: CardId, made: &MadeColumn) -> Result<(), WindowError> {
+        let MadeColumn { values, offsets, validity, len } = *made;
+        let (values_are, offsets_are) = match T::ELEMENT {
+            0 => (values.len, len.saturating_add(1)),
+            _ => (len, 0),
+        };
+        let bits = if validity.len == 0 { 0 } else { len.div_ceil(8) };
+        if (values.len, offsets.len, validity.len) == (values_are, offsets_are, bits) {
+            return Ok(());
+        }
+        let why = format!(
+            "{} values, {} offsets and {} bytes of validity are no column of {len} rows of Arrow's type `{}`",
+            values.len,
+            offsets.len,
+            validity.len,
+            T::FORMAT
+        );
+        Err(WindowError::NotMade { card, addr: VirtAddr(values.addr), why })
+    }
+
+    /// What it is made of, as bytes.
+    pub fn into_parts(self) -> ColumnParts {
+        self.parts
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.parts.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.len == 0
+    }
+
+    /// Which rows are valid, a bit each from the lowest on; `None`: all of them.
+    ///
+    /// # Errors
+    /// As [`CardBuffer::host`].
+    pub fn validity(&self) -> Result<Option<&[u8]>, WindowError> {
+        let validity = &self.parts.validity;
+        if validity.is_empty() { Ok(None) } else { validity.host().map(Some) }
+    }
+
+    /// The column as an array of Arrow, and its schema, with this name: the card's memory itself, without a copy, which
+    /// lives as long as the array. Only what lies too scattered to be mapped is copied, and texts of a card in another process
+    /// are, which could change behind the check that they are texts.
+    ///
+    /// # Errors
+    /// [`WindowError::Gone`]; [`WindowError::NotMade`] if texts are none: a kernel in C has built them of other bytes.
+    pub fn into_arrow(self, name: &str) -> Result<(ArrowArray, ArrowSchema), WindowError> {
+        let is_elsewhere = self.is_elsewhere;
+        let ColumnParts { values, offsets, validity, len } = self.parts;
+        let [values, offsets, validity] = [values, offsets, validity].map(Arc::new);
+        let parts = (part(&values), part(&offsets), part(&validity));
+        arrow::column::<T>(name, len, parts, is_elsewhere)
+    }
+
+    /// Whether its card is in another process, which could change it at any time.
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
+    }
+}
+
+fn part(bytes: &Arc<CardBuffer<u8>>) -> Part<'_> {
+    (&**bytes, Arc::clone(bytes) as Owner)
+}
+
+impl<T: ColumnType + Pod> CardColumn<T> {
+    /// The values, those of null rows among them.
+    ///
+    /// # Errors
+    /// As [`CardBuffer::host`].
+    pub fn values(&self) -> Result<&[T], WindowError> {
+        match self.parts.len {
+            0 => Ok(&[]),
+            // Allocations begin with a page, and a value is aligned to less than one.
+            _ => Ok(bytemuck::cast_slice(self.parts.values.host()?)),
+        }
+    }
+}
+
+impl Space {
+    /// A column that a kernel known by its name has built in its card's own memory and handed over, wherever that card is.
+    ///
+    /// # Errors
+    /// As [`Space::take_over`]; [`WindowError::NotMade`] if it has other rows than these.
+    pub fn take_over_column<T: ColumnType + ?Sized>(
+        &self,
+        card: CardId,
+        made: MadeColumn,
+    ) -> Result<CardColumn<T>, Error> {
+        CardColumn::<T>::check(card, &made)?;
+        let parts = ColumnParts {
+            values: self.take_over_bytes(card, made.values, T::ELEMENT.max(1))?,
+            offsets: self.take_over_bytes(card, made.offsets, size_of::<i32>())?,
+            validity: self.take_over_bytes(card, made.validity, 1)?,
+            len: usize::try_from(made.len).unwrap_or(usize::MAX),
+        };
+        let is_elsewhere = !self.runtime().is_in_program(card);
+        Ok(CardColumn { parts, is_elsewhere, of: PhantomData })
+    }
+
+    fn take_over_bytes(
+        &self,
+        card: CardId,
+        made: Made,
+        element: usize,
+    ) -> Result<CardBuffer<u8>, Error> {
+        let len = made.len.checked_mul(element as u64).ok_or_else(|| {
+            let (addr, why) = (VirtAddr(made.addr), format!("{} elements are too many", made.len));
+            WindowError::NotMade { card, addr, why }
+        })?;
+        self.take_over(card, Made { addr: made.addr, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_softcard::{ColumnBuilder, KernelContext, KernelError, TextBuilder};
+
+    use super::*;
+
+    const OWN: u64 = 4 << 20;
+
+    fn run<T: Send + 'static>(
+        space: &Space,
+        kernel: impl FnOnce(&mut KernelContext) -> Result<T, KernelError> + Send + 'static,
+    ) -> Result<T, Error> {
+        space.kernel("build").run((), move |context, ()| kernel(context))
+    }
+
+    fn space() -> Space {
+        Space::builder().cards(1).card_window(OWN).address_space(16 << 20).build().unwrap()
+    }
+
+    #[test]
+    fn a_kernel_in_the_program_returns_columns() {
+        let space = space();
+        let (numbers, texts) = run(&space, |k| {
+            let (mut numbers, mut texts) = (ColumnBuilder::<i64>::new(), TextBuilder::new());
+            for n in 0..1000i64 {
+                numbers.extend(k, &[n, -n])?;
+                numbers.extend_nullable(k, &[Some(n), None, Some(n * n)])?;
+                texts.extend(k, &["", "zwölf"])?;
+                texts.extend_nullable(k, &[None, Some("x"), None])?;
+            }
+            assert_eq!((numbers.len(), texts.len()), (5000, 5000));
+            Ok((numbers.finish(k)?, texts.finish(k)?))
+        })
+        .unwrap();
+        assert!(CardColumn::<i64>::of(texts).is_err(), "texts are no numbers");
+        let numbers: CardColumn<i64> = CardColumn::of(numbers).unwrap();
+        assert_eq!(numbers.values().unwrap()[4990..4995], [998, -998, 998, 0, 998 * 998]);
+        assert!(!numbers.is_elsewhere());
+        let bits = numbers.validity().unwrap().unwrap();
+        assert!((0..5000).all(|row| (bits[row / 8] >> (row % 8) & 1 == 0) == (row % 5 == 3)));
+        drop(numbers);
+        let texts = run(&space, |k| {
+            let mut texts = TextBuilder::new();
+            texts.extend_nullable(k, &[Some("a"), None, Some("zwölf")])?;
+            texts.finish(k)
+        });
+        let texts: CardColumn<str> = CardColumn::of(texts.unwrap()).unwrap();
+        let (array, _) = texts.into_arrow("texts").unwrap();
+        assert_eq!((array.len(), array.null_count()), (3, 1));
+        drop(array);
+        assert_eq!(space.own_memory_free(CardId(0)).unwrap(), OWN);
+    }
+
+    #[test]
+    fn rows_that_find_no_memory_are_added_in_none_of_the_parts() {
+        let space = space();
+        let (rows, column) = run(&space, |k| {
+            let mut texts = TextBuilder::new();
+            let text = "0123456789".repeat(300);
+            while texts.extend_nullable(k, &[Some(&text), None]).is_ok() {}
+            // What was begun of the last ones is forgotten.
+            texts.extend(k, &[])?;
+            Ok((texts.len(), texts.finish(k)?))
+        })
+        .unwrap();
+        let column: CardColumn<str> = CardColumn::of(column).unwrap();
+        assert!(column.len() == rows && rows > 2000, "{rows}");
+        let (array, _) = column.into_arrow("texts").unwrap();
+        assert_eq!(array.null_count(), rows / 2);
+    }
+}
