@@ -2,6 +2,7 @@
 //! program's and other cards'.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{
@@ -9,8 +10,10 @@ use farside::{
     KernelError, Kernels, Made, MemoryId, Read, ReadView, Space, SpaceBuilder, Value, WindowError,
     Write, WriteSpan, WriteView,
 };
-use farside_softcard::serve::CardConfig;
+use farside_card::interface::{CommandEntry, CompletionEntry, Operation, RingKind, Status};
+use farside_softcard::serve::{CardConfig, socket_name};
 use farside_types::{CancelReason, Span};
+use harness::live::hostile::{Fate, HostileCard, Lies, Rings};
 use harness::live::served::{
     CardProcess, TempDir, config, place, serve, serve_if_asked, test_kernels,
 };
@@ -31,6 +34,7 @@ type Outcome = Result<u64, KernelError>;
 /// | `own.use` | value `u64` pages | allocates, grows and frees; gives the sum of what it has written and of what grew |
 /// | `own.add` | write `u64` | adds one to each |
 /// | `own.hold` | write `u64`, read `u64` | holds both until the first word of the second is not 0 |
+/// | `own.scrawl` | write `u64` | holds its first page and counts there, for ever |
 /// | `own.finish` | none | makes a buffer that only the program could keep |
 fn own_kernels() -> Kernels {
     let with = |kernels: Kernels, name, kernel: fn(&mut KernelContext, &KernelArgs) -> Outcome| {
@@ -41,6 +45,7 @@ fn own_kernels() -> Kernels {
     let kernels = with(kernels, "own.use", use_own);
     let kernels = with(kernels, "own.add", add);
     let kernels = with(kernels, "own.hold", hold);
+    let kernels = with(kernels, "own.scrawl", scrawl);
     with(kernels, "own.finish", |kernel, _| {
         let mut values = Growable::<u64>::new();
         values.push(kernel, 1)?;
@@ -109,6 +114,16 @@ fn hold(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
         }
     })?;
     Ok(0)
+}
+
+fn scrawl(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    kernel.with(args.write::<u64>(0)?.slice(..1), |mut words: WriteView<'_, u64>| {
+        loop {
+            let word = &raw mut words[0];
+            // SAFETY: a word of the kernel's.
+            unsafe { word.write_volatile(word.read_volatile() + 1) };
+        }
+    })
 }
 
 fn with_own(config: CardConfig) -> CardConfig {
@@ -350,6 +365,67 @@ fn a_card_that_reads_anothers_memory_comes_back() {
         drop(buffers);
         space.check().unwrap();
     });
+}
+
+/// A card that reads another's memory says that it could not let pages go, while a kernel of its writes them. They are
+/// free only when it has ended: who gets them next sees nothing of that kernel.
+#[test]
+fn a_reader_whose_unmap_fails_has_ended_before_anybody_gets_the_pages() {
+    within(LIMIT, "an unmap that fails", || {
+        let folder = TempDir::new();
+        let grace = Duration::from_millis(20);
+        let real = serve(CardConfig { grace, ..with_own(config(&folder, 1)) });
+        let socket = real.config().folder.join(socket_name(0));
+        let liar = HostileCard::start(folder.join("liar.sock"), socket, || Lies {
+            answers: Box::new(|_| Fate::Pass),
+            rings: Some(Box::new(fail_unmap)),
+        });
+        let places = [CardPlace::InProgram { frames: 1024 }, liar.place()];
+        let space = builder(places).card_window(1 << 20).grace(grace).build().unwrap();
+        let (card, reader) = (space.card(0).unwrap(), space.card(1).unwrap());
+        let mut shared = space.alloc_on::<u64>(card, PAGE, Backing::Eager).unwrap();
+        let launch = space.kernel("own.scrawl").on(reader).time_limit(grace);
+        let hung = launch.call(Write(shared.host_mut().unwrap()));
+        assert!(matches!(hung, Err(Error::Kernel(KernelError::Hung { .. }))), "{hung:?}");
+        let word = |words: &[u64]| {
+            // SAFETY: a word of the card's memory, which a kernel in another process may write.
+            unsafe { std::ptr::read_volatile(&words[0]) }
+        };
+        let seen = word(shared.host().unwrap());
+        std::thread::sleep(Duration::from_millis(5));
+        assert_ne!(word(shared.host().unwrap()), seen, "it writes");
+        FAILS_UNMAP.store(true, SeqCst);
+        drop(shared);
+        assert!(!FAILS_UNMAP.load(SeqCst), "the card was not asked, or has not failed");
+        let all = space.own_memory_free(card).unwrap() as usize;
+        let again = space.alloc_on::<u64>(card, all / 8, Backing::Eager).unwrap();
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < Duration::from_millis(100) {
+            assert!(again.host().unwrap().iter().step_by(PAGE).all(|first| *first == 0));
+        }
+        drop(again);
+        assert_eq!(space.own_memory_free(card).unwrap(), 1 << 20);
+    });
+}
+
+/// The next `UNMAP` is to fail.
+static FAILS_UNMAP: AtomicBool = AtomicBool::new(false);
+
+/// Says of an `UNMAP` that is under way that it has failed.
+fn fail_unmap(rings: &Rings) {
+    while !rings.is_over() {
+        std::thread::sleep(Duration::from_micros(100));
+        if !FAILS_UNMAP.load(SeqCst) {
+            continue;
+        }
+        let Ok(last) = CommandEntry::from_entry(&rings.last(RingKind::Command)) else { continue };
+        if matches!(last.operation, Operation::Unmap(_)) {
+            let failed = CompletionEntry::plain(last.tag, Status::CopyFailed);
+            rings.say(RingKind::Completion, &failed.to_entry());
+            FAILS_UNMAP.store(false, SeqCst);
+            return;
+        }
+    }
 }
 
 /// The card's process is killed at any step: kernels there allocate and grow, the program allocates, maps and frees, another

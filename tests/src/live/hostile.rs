@@ -153,6 +153,16 @@ impl Rings {
         self.signal();
     }
 
+    /// The entry that was written last.
+    pub fn last(&self, kind: RingKind) -> Entry {
+        let index = self.header(kind, RingHeader::PRODUCER).wrapping_sub(1);
+        let slot = u64::from(index % self.entries(kind));
+        let at = self.bases[kind.index()] + RingHeader::BYTES + slot * ENTRY_BYTES;
+        let mut bytes = [0; ENTRY_BYTES as usize];
+        self.control.read(at, &mut bytes).expect("within the rings");
+        bytemuck::pod_read_unaligned(&bytes)
+    }
+
     /// Room in a ring of which the program takes what is said.
     pub fn has_room(&self, kind: RingKind) -> bool {
         let used = self.header(kind, RingHeader::PRODUCER);

@@ -426,6 +426,37 @@ mod tests {
         Identity { frames, pes: 1, generation: 1, dma_pages: 1, capabilities: 0, window }
     }
 
+    /// Whoever sees that there is no connection, and asks whether the card has ended the former one too, is told that it has
+    /// not: else he would take memory for free that the card still writes.
+    #[test]
+    fn a_connection_that_goes_is_leaving_before_it_is_gone() {
+        let map = BusMap::new(1 << 20, 1 << 20, &[], &[1 << 20]).unwrap();
+        let sizes = CardSizes { frames: 256, window: None };
+        let place = CardPlace::InProgram { frames: 256 };
+        let ring = RingCard::new(CardId(0), place, Arc::new(map), sizes);
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let watched = Watched::new(event, Some(Watch::Connection(here.as_fd()))).unwrap();
+        *lock(&ring.watch) = Some(Arc::new(watched));
+        std::thread::scope(|scope| {
+            // Nobody sees that there is none as long as this is held.
+            let link = lock(&ring.link);
+            scope.spawn(|| ring.drop_connection());
+            let end = Instant::now() + std::time::Duration::from_secs(10);
+            while lock(&ring.leaving).is_none() {
+                assert!(
+                    Instant::now() < end,
+                    "it would be gone, and nobody would know that it leaves"
+                );
+                std::thread::yield_now();
+            }
+            drop(link);
+        });
+        assert!(!ring.is_connected() && !ring.has_left());
+        drop(there);
+        assert!(ring.has_left());
+    }
+
     /// Frames that went from one to the other are as many in all.
     #[test]
     fn a_card_that_comes_back_with_another_share_of_window_frames_is_another() {

@@ -66,7 +66,7 @@ pub(super) struct LeasedFunction {
     stopping: Mutex<Vec<(Instant, Arc<Job>)>>,
     jobs: Mutex<Vec<Arc<Job>>>,
     /// Jobs that were given up and still hold memory.
-    holders: Mutex<Vec<JobId>>,
+    holders: Mutex<Vec<Which>>,
     /// A reset waits for those.
     reset_waits: AtomicBool,
     /// The client is gone.
@@ -525,17 +525,20 @@ impl Embedder for LeasedFunction {
     }
 
     fn job_over(&self, _card: &SoftCard, job: &Job) {
-        lock(&self.jobs).retain(|other| other.id != job.id);
-        let end = job_end(job);
+        lock(&self.jobs).retain(|other| !std::ptr::eq(&**other, job));
+        // One that was given up has ended by that: another may have its number now.
+        let end = (!job.was_given_up()).then(|| job_end(job));
         self.happened(|front, card, bus| {
-            let others = lock(&self.holders).iter().any(|&holder| holder != job.id);
+            let others = lock(&self.holders).iter().any(|&holder| holder != which(job));
             if !others && lock(&self.jobs).is_empty() {
                 // Jobs begin under the front's lock: none is at work, and all was given back.
                 self.staging.clear(&self.windows);
             }
-            front.job_ended(card, bus, job.id, &end);
+            if let Some(end) = &end {
+                front.job_ended(card, bus, job.id, end);
+            }
             let mut holders = lock(&self.holders);
-            holders.retain(|&other| other != job.id);
+            holders.retain(|&other| other != which(job));
             if holders.is_empty() && self.reset_waits.swap(false, Ordering::SeqCst) {
                 self.own.scrub_all(&self.memory);
                 front.reset_done(card);
@@ -544,11 +547,11 @@ impl Embedder for LeasedFunction {
     }
 
     fn job_given_up(&self, _card: &SoftCard, job: &Job, holds: bool) {
-        lock(&self.jobs).retain(|other| other.id != job.id);
+        lock(&self.jobs).retain(|other| !std::ptr::eq(&**other, job));
         let end = job_end(job);
         self.happened(|front, card, bus| {
             if holds {
-                lock(&self.holders).push(job.id);
+                lock(&self.holders).push(which(job));
             }
             front.job_ended(card, bus, job.id, &end);
         });
@@ -628,6 +631,13 @@ impl Embedder for LeasedFunction {
         // The card knows no allocations; the driver adds what it knows.
         String::new()
     }
+}
+
+/// A job, by where it is: its number may be another's when it has ended.
+type Which = usize;
+
+fn which(job: &Job) -> Which {
+    std::ptr::from_ref(job).addr()
 }
 
 /// Where whole pages are, for the copier.

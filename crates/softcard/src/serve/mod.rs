@@ -28,6 +28,8 @@ mod leased_function;
 mod log;
 mod mutation;
 mod own;
+#[cfg(test)]
+mod own_tests;
 mod process;
 mod staging;
 mod status;

@@ -34,10 +34,15 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new() -> Fixture {
-        let config = CardConfig { frames: FRAMES, ..CardConfig::new("/nonexistent") };
-        let memory = CardMemory::new(FRAMES).unwrap();
+        Fixture::of(CardConfig::new("/nonexistent"))
+    }
+
+    /// One that is served so, but for its frames.
+    pub(super) fn of(config: CardConfig) -> Fixture {
+        let config = CardConfig { frames: FRAMES, ..config };
+        let memory = CardMemory::new(config.all_frames()).unwrap();
         let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let interrupts = Interrupts::new(&config_space(FRAMES).describe());
+        let interrupts = Interrupts::new(&config_space(config.all_frames()).describe());
         let leased = LeasedFunction::new(&config, 0, 1, memory, wake, interrupts).unwrap();
         let rings = SharedMemory::new(8 << 20).unwrap();
         let fixture = Fixture { leased, rings, produced: 0 };
@@ -64,7 +69,7 @@ impl Fixture {
     }
 
     /// Sets the rings of commands and completions up.
-    fn enable(&self) {
+    pub(super) fn enable(&self) {
         for (kind, at) in [(RingKind::Command, 0), (RingKind::Completion, ring_bytes(ENTRIES))] {
             let ring = register::ring(kind);
             self.write_register(ring + register::RING_BASE, &(RINGS + at).to_le_bytes());
@@ -73,7 +78,7 @@ impl Fixture {
         self.write_register(register::CONTROL, &register::CONTROL_ENABLE.to_le_bytes());
     }
 
-    fn push(&mut self, operation: Operation) {
+    pub(super) fn push(&mut self, operation: Operation) {
         let tag = u64::from(self.produced) + 1;
         let entry = CommandEntry { tag, asid: Asid(0), operation }.to_entry();
         let at = entry_address(0, ENTRIES, self.produced);
@@ -83,7 +88,7 @@ impl Fixture {
     }
 
     /// Commands that have been completed.
-    fn completed(&self) -> u32 {
+    pub(super) fn completed(&self) -> u32 {
         self.rings.load(ring_bytes(ENTRIES) + RingHeader::PRODUCER).unwrap()
     }
 }
