@@ -1,5 +1,6 @@
 -- Between who asks for walks and the walker: a page that a walk does not find is touched for the first time, and the
--- allocator says where it is; and of what the allocator has taken back, nothing is found.
+-- allocator says where it is; and of what the allocator has taken back, nothing is found. What is said of pages that are
+-- none of the window goes on as it is.
 --
 -- Responses come in the order of walks, each a cycle later than the walker's. While a touch is answered the walks
 -- behind it wait for their response, not for their reads. The walk's ticket, and the word that it has seen, go to the
@@ -28,6 +29,7 @@ entity first_touch is
     Req_Valid     : in    std_logic;
     Req_Ready     : out   std_logic;
     Req_Page      : in    std_logic_vector(WindowBits_g - 1 downto 0);
+    Req_IsSpace   : in    std_logic;
     Req_Write     : in    std_logic;
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
@@ -71,11 +73,12 @@ end entity;
 
 architecture rtl of first_touch is
 
-  signal PagesIn   : std_logic_vector(WindowBits_g downto 0);
-  signal PagesOut  : std_logic_vector(WindowBits_g downto 0);
+  signal PagesIn   : std_logic_vector(WindowBits_g + 1 downto 0);
+  signal PagesOut  : std_logic_vector(WindowBits_g + 1 downto 0);
   signal PagesPush : std_logic;
   -- The oldest walk's.
   signal Page      : std_logic_vector(WindowBits_g - 1 downto 0);
+  signal IsWindow  : std_logic;
   signal Free      : std_logic;
   -- The oldest walk's page is touched; the allocator has taken that.
   signal IsTouch   : std_logic;
@@ -90,11 +93,11 @@ begin
   Walk_Valid <= Req_Valid;
   Req_Ready  <= Walk_Ready;
   PagesPush  <= Req_Valid and Walk_Ready;
-  PagesIn    <= Req_Write & Req_Page;
+  PagesIn    <= Req_IsSpace & Req_Write & Req_Page;
 
   i_pages : entity work.fifo
     generic map (
-      Width_g => WindowBits_g + 1,
+      Width_g => WindowBits_g + 2,
       Depth_g => Depth_g
     )
     port map (
@@ -114,7 +117,8 @@ begin
   Page      <= PagesOut(WindowBits_g - 1 downto 0);
   Gate_Page <= Page;
   Free      <= not RespValid or Resp_Ready;
-  IsTouch   <= '1' when Came_Status = StatusNotMapped_c else '0';
+  IsWindow  <= not PagesOut(WindowBits_g + 1);
+  IsTouch   <= IsWindow when Came_Status = StatusNotMapped_c else '0';
   Passes    <= Came_Valid and Free and not IsTouch;
   IsFound   <= Touching and Found_Valid and Free;
   Done      <= Passes or IsFound;
@@ -153,7 +157,7 @@ begin
           Resp_Memory   <= Found_Memory;
           Resp_Size     <= Found_Size;
           Resp_Frame    <= Found_Frame;
-        elsif Gate_Closed = '1' then
+        elsif Gate_Closed = '1' and IsWindow = '1' then
           Resp_Status <= StatusNotMapped_c;
         end if;
       end if;

@@ -6,11 +6,14 @@
 --      8 | the number of the word of the root that is written next; counts on
 --     12 | that word, bits 31 to 0
 --     16 | the same, bits 63 to 32: writes the word
---     20 | a first page, and at 24 a last one
+--     20 | a first page, and at 24 a last one; counted from the begin of the space, or of the window if there is none
 --     28 | the first of their frames
 --     32 | command for these pages: bits 1 to 0 are 0, 1, 2 as flexible_tlb has them, or 3 to invalidate them;
 --        | bit 4 whether they may be written to, bits 11 to 8 the memory. Read: bit 0, an invalidation is not done
 --     36 | read only: entries of flexible length that had to go
+--     40 | the begin of the driver's space, bits 31 to 0, and at 44 bits 63 to 32; for when nothing waits
+--     48 | the driver's root word, bits 31 to 0
+--     52 | the same, bits 63 to 32: puts the word into force
 --
 -- A write is answered when what it commands was taken: an invalidation by all that have to. Commands with a last page
 -- before the first, and what is no register, are answered with an error and do nothing.
@@ -28,6 +31,8 @@ entity mmu_control is
     PageBits_g  : positive := 12;
     RootBits_g  : positive := 13;
     LeafBits_g  : positive := 13;
+    -- Pages of the space, as a power of two; none: there is no space, and no registers of it.
+    SpaceBits_g : natural range 0 to 32 := 0;
     FrameBits_g : positive range 1 to 32 := 28
   );
   port (
@@ -53,6 +58,8 @@ entity mmu_control is
     Axi_RResp    : out   std_logic_vector(1 downto 0);
     -- What it says
     Window_Base  : out   std_logic_vector(AddrBits_g - 1 downto PageBits_g + RootBits_g + LeafBits_g);
+    Space_Base   : out   std_logic_vector(63 downto 0);
+    Space_Root   : out   std_logic_vector(WordBits_c - 1 downto 0);
     Root_Valid   : out   std_logic;
     Root_Ready   : in    std_logic;
     Root_Index   : out   std_logic_vector(RootBits_g - 1 downto 0);
@@ -67,26 +74,31 @@ entity mmu_control is
     Cmd_Memory   : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Cmd_Frame    : out   std_logic_vector(FrameBits_g - 1 downto 0);
     -- Pages of invalidations and commands
-    First        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
-    Last         : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    First        : out   std_logic_vector(maximum(SpaceBits_g, RootBits_g + LeafBits_g) - 1 downto 0);
+    Last         : out   std_logic_vector(maximum(SpaceBits_g, RootBits_g + LeafBits_g) - 1 downto 0);
     Evictions    : in    std_logic_vector(31 downto 0)
   );
 end entity;
 
 architecture rtl of mmu_control is
 
-  constant WindowBits_c : positive := RootBits_g + LeafBits_g;
+  constant NumberBits_c : positive := maximum(SpaceBits_g, RootBits_g + LeafBits_g);
+  -- Registers beyond this one are of the space.
+  constant SpaceFrom_c  : natural := 36;
   constant KindInval_c  : std_logic_vector(1 downto 0) := "11";
   constant RespOk_c     : std_logic_vector(1 downto 0) := "00";
   constant RespError_c  : std_logic_vector(1 downto 0) := "10";
 
-  subtype Page_t is std_logic_vector(WindowBits_c - 1 downto 0);
+  subtype Page_t is std_logic_vector(NumberBits_c - 1 downto 0);
 
   -- A write is waited for, done, and answered.
   type State_t is (Idle, RootWord, Command, Invalidate, Answer);
 
   signal State    : State_t;
   signal Base     : std_logic_vector(63 downto 0);
+  signal Space    : std_logic_vector(63 downto 0);
+  signal SpaceLow : std_logic_vector(31 downto 0);
+  signal SpaceRoot : std_logic_vector(WordBits_c - 1 downto 0);
   signal Index    : unsigned(RootBits_g - 1 downto 0);
   signal Word     : std_logic_vector(WordBits_c - 1 downto 0);
   signal FirstIs  : Page_t;
@@ -111,6 +123,8 @@ begin
   Axi_RValid  <= RValid;
 
   Window_Base  <= Base(Window_Base'range);
+  Space_Base   <= Space;
+  Space_Root   <= SpaceRoot;
   Root_Valid   <= '1' when State = RootWord else '0';
   Root_Index   <= std_logic_vector(Index);
   Root_Word    <= Word;
@@ -129,7 +143,7 @@ begin
     begin
       State     <= Answer;
       Axi_BResp <= RespOk_c;
-      if (and Axi_WStrb) = '0' then
+      if (and Axi_WStrb) = '0' or (SpaceBits_g = 0 and unsigned(Axi_AwAddr) > SpaceFrom_c) then
         Axi_BResp <= RespError_c;
         return;
       end if;
@@ -162,6 +176,14 @@ begin
           else
             State <= Command;
           end if;
+        when x"28" =>
+          Space(31 downto 0) <= Axi_WData;
+        when x"2C" =>
+          Space(63 downto 32) <= Axi_WData;
+        when x"30" =>
+          SpaceLow <= Axi_WData;
+        when x"34" =>
+          SpaceRoot <= Axi_WData & SpaceLow;
         when others =>
           Axi_BResp <= RespError_c;
       end case;
@@ -199,7 +221,9 @@ begin
       if Rst = '1' then
         State    <= Idle;
         Base     <= (others => '0');
+        Space    <= (others => '0');
         Draining <= '0';
+        SpaceRoot <= (others => '0');
       end if;
     end if;
   end process;

@@ -6,6 +6,9 @@
 -- the tables. An invalidation goes from behind to the front (mmu_invalidation.vhd). A burst that may not go on is
 -- answered with an error, and leaves a record. The TLB of flexible length is changed by commands of its own; as with
 -- the words of tables, an invalidation of the pages follows. Sizes are those of the multi-FPGA paper (section II-B).
+--
+-- With SpaceBits_g the addresses of the driver's space are translated: those of the window, which lies in it, by the
+-- allocator's tables, the others by the driver's. Else those of the window alone. Who belongs to neither goes on as he is.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -42,7 +45,10 @@ entity mmu_top is
     AheadFrom_g   : natural  := 4;
     -- An allocator is asked for pages that no walk finds; of its tickets.
     Touches_g     : boolean  := false;
-    TicketBits_g  : positive := 24
+    TicketBits_g  : positive := 24;
+    -- Pages of the driver's space, as a power of two; none: there is no space. Tables and runs of it that the walker holds.
+    SpaceBits_g   : natural range 0 to 32 := 32;
+    HeldBits_g    : positive := 4
   );
   port (
     Clk            : in    std_logic;
@@ -181,12 +187,14 @@ end entity;
 architecture rtl of mmu_top is
 
   constant WindowBits_c : positive := RootBits_g + LeafBits_g;
+  -- Of the number of a page, of the space or of the window.
+  constant KeyBits_c    : positive := maximum(SpaceBits_g, WindowBits_c);
   constant FrameBits_c  : positive := PhysBits_g - PageBits_g;
   constant Reader_c     : natural := 0;
   constant Writer_c     : natural := 1;
   constant KnownBits_c  : positive := Status_t'length + 1 + MemoryBits_c + SizeBits_c + FrameBits_c;
 
-  subtype Page_t is std_logic_vector(WindowBits_c - 1 downto 0);
+  subtype Page_t is std_logic_vector(KeyBits_c - 1 downto 0);
   subtype Both_t is std_logic_vector(1 downto 0);
 
   -- What is known of a page.
@@ -199,6 +207,17 @@ architecture rtl of mmu_top is
   end record;
 
   signal WindowBase  : std_logic_vector(AddrBits_g - 1 downto PageBits_g + WindowBits_c);
+  signal SpaceBase   : std_logic_vector(63 downto 0);
+  signal SpaceRoot   : std_logic_vector(WordBits_c - 1 downto 0);
+  signal SpaceFirst  : std_logic_vector(LevelsMax_c * SpaceStep_c - 1 downto 0);
+  -- Of what is translated.
+  signal Base        : std_logic_vector(AddrBits_g - 1 downto PageBits_g + KeyBits_c);
+  -- The window lies in the space; the page that is walked for is none of it.
+  signal HasWindow   : std_logic;
+  signal TableIsSpace : std_logic;
+  -- Of the allocator's invalidation.
+  signal WindowFirst : Page_t;
+  signal WindowLast  : Page_t;
   -- Words of the root: of the registers, and as they go
   signal RegRootValid : std_logic;
   signal RegRootReady : std_logic;
@@ -216,7 +235,7 @@ architecture rtl of mmu_top is
   signal CmdFrame    : std_logic_vector(FrameBits_c - 1 downto 0);
   signal First       : Page_t;
   signal Last        : Page_t;
-  signal Bound       : std_logic_vector(WindowBits_c downto 0);
+  signal Bound       : std_logic_vector(KeyBits_c downto 0);
   signal Evictions   : std_logic_vector(31 downto 0);
 
   -- Between the translators and the arbiter, the TLB of flexible length, the L2 TLB, the walker
@@ -303,6 +322,7 @@ begin
       PageBits_g  => PageBits_g,
       RootBits_g  => RootBits_g,
       LeafBits_g  => LeafBits_g,
+      SpaceBits_g => SpaceBits_g,
       FrameBits_g => FrameBits_c
     )
     port map (
@@ -326,6 +346,8 @@ begin
       Axi_RData    => Lite_RData,
       Axi_RResp    => Lite_RResp,
       Window_Base  => WindowBase,
+      Space_Base   => SpaceBase,
+      Space_Root   => SpaceRoot,
       Root_Valid   => RegRootValid,
       Root_Ready   => RegRootReady,
       Root_Index   => RegRootIndex,
@@ -344,12 +366,47 @@ begin
       Evictions    => Evictions
     );
 
+  assert SpaceBits_g = 0 or (SpaceBits_g > WindowBits_c and PageBits_g = SpaceStep_c + WordShift_c)
+    report "mmu_top: the space has more pages than the window, of 4 KiB" severity failure;
+
+  p_base : process (all) is
+  begin
+    SpaceFirst <= (others => '0');
+    HasWindow  <= '1';
+    if SpaceBits_g = 0 then
+      Base <= WindowBase(Base'range);
+    else
+      Base <= SpaceBase(Base'range);
+      SpaceFirst(AddrBits_g - PageBits_g - 1 downto KeyBits_c) <= SpaceBase(Base'range);
+      if WindowBase(Base'range) /= SpaceBase(Base'range) then
+        HasWindow <= '0';
+      end if;
+    end if;
+  end process;
+
+  -- Bits of pages of the space above those of the window's.
+  p_window : process (all) is
+  begin
+    TableIsSpace <= '0' when SpaceBits_g = 0 or HasWindow = '1' else '1';
+    WindowFirst  <= (others => '0');
+    WindowLast   <= (others => '0');
+    for i in WindowBits_c to KeyBits_c - 1 loop
+      if TablePage(i) /= WindowBase(PageBits_g + i) then
+        TableIsSpace <= '1';
+      end if;
+      WindowFirst(i) <= WindowBase(PageBits_g + i);
+      WindowLast(i)  <= WindowBase(PageBits_g + i);
+    end loop;
+    WindowFirst(WindowBits_c - 1 downto 0) <= Inval_First;
+    WindowLast(WindowBits_c - 1 downto 0)  <= Inval_Last;
+  end process;
+
   i_reader : entity work.address_path
     generic map (
       AddrBits_g   => AddrBits_g,
       PhysBits_g   => PhysBits_g,
       PageBits_g   => PageBits_g,
-      WindowBits_g => WindowBits_c,
+      WindowBits_g => KeyBits_c,
       RunBits_g    => LeafBits_g,
       IdBits_g     => IdBits_g,
       Entries_g    => Entries_g,
@@ -359,7 +416,7 @@ begin
     port map (
       Clk           => Clk,
       Rst           => Rst,
-      Window_Base   => WindowBase,
+      Window_Base   => Base,
       S_Valid       => S_Ar_Valid,
       S_Ready       => S_Ar_Ready,
       S_Addr        => S_Ar_Addr,
@@ -399,7 +456,7 @@ begin
       AddrBits_g   => AddrBits_g,
       PhysBits_g   => PhysBits_g,
       PageBits_g   => PageBits_g,
-      WindowBits_g => WindowBits_c,
+      WindowBits_g => KeyBits_c,
       RunBits_g    => LeafBits_g,
       IdBits_g     => IdBits_g,
       Entries_g    => Entries_g,
@@ -409,7 +466,7 @@ begin
     port map (
       Clk           => Clk,
       Rst           => Rst,
-      Window_Base   => WindowBase,
+      Window_Base   => Base,
       S_Valid       => S_Aw_Valid,
       S_Ready       => S_Aw_Ready,
       S_Addr        => S_Aw_Addr,
@@ -446,7 +503,7 @@ begin
 
   i_arbiter : entity work.page_arbiter
     generic map (
-      WindowBits_g => WindowBits_c,
+      WindowBits_g => KeyBits_c,
       Depth_g      => 2 * Slots_g
     )
     port map (
@@ -497,7 +554,7 @@ begin
 
   i_flexible : entity work.flexible_stage
     generic map (
-      WindowBits_g => WindowBits_c,
+      WindowBits_g => KeyBits_c,
       FrameBits_g  => FrameBits_c,
       RunBits_g    => RunBits_g,
       Entries_g    => Flexible_g,
@@ -543,7 +600,7 @@ begin
     generic map (
       PhysBits_g   => PhysBits_g,
       PageBits_g   => PageBits_g,
-      WindowBits_g => WindowBits_c,
+      WindowBits_g => KeyBits_c,
       SetBits_g    => SetBits_g,
       Ways_g       => Ways_g,
       Depth_g      => 2 * Slots_g,
@@ -597,7 +654,8 @@ begin
         Rst            => Rst,
         Req_Valid      => TableValid,
         Req_Ready      => TableReady,
-        Req_Page       => TablePage,
+        Req_Page       => TablePage(WindowBits_c - 1 downto 0),
+        Req_IsSpace    => TableIsSpace,
         Req_Write      => TableWrite,
         Resp_Valid     => CameValid,
         Resp_Ready     => CameReady,
@@ -670,8 +728,10 @@ begin
       Walks_g     => 2 * Slots_g,
       Lines_g     => Lines_g,
       AheadFrom_g => AheadFrom_g,
-      Touches_g    => Touches_g,
-      TicketBits_g => TicketBits_g
+      Touches_g   => Touches_g,
+      TicketBits_g => TicketBits_g,
+      SpaceBits_g => SpaceBits_g,
+      HeldBits_g  => HeldBits_g
     )
     port map (
       Clk           => Clk,
@@ -680,9 +740,12 @@ begin
       Root_Ready    => RootReady,
       Root_Index    => RootIndex,
       Root_Word     => RootWord,
+      Space_Root    => SpaceRoot,
+      Space_First   => SpaceFirst,
       Req_Valid     => WalkerValid,
       Req_Ready     => WalkerReady,
       Req_Page      => TablePage,
+      Req_IsSpace   => TableIsSpace,
       Resp_Valid    => WalkedValid,
       Resp_Ready    => WalkedReady,
       Resp_Status   => Walked.Status,
@@ -717,7 +780,7 @@ begin
 
   i_invalidation : entity work.mmu_invalidation
     generic map (
-      WindowBits_g => WindowBits_c
+      WindowBits_g => KeyBits_c
     )
     port map (
       Clk         => Clk,
@@ -726,8 +789,8 @@ begin
       Req_Ready   => InvalReady,
       Req_First0  => First,
       Req_Last0   => Last,
-      Req_First1  => Inval_First,
-      Req_Last1   => Inval_Last,
+      Req_First1  => WindowFirst,
+      Req_Last1   => WindowLast,
       Req_Done    => InvalDone,
       First       => InvalFirst,
       Last        => InvalLast,

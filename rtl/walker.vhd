@@ -1,9 +1,13 @@
--- Walks the two levels of the window's page tables, up to Walks_g pages at a time.
+-- Walks the two levels of the window's page tables, up to Walks_g pages at a time; and those of the driver's space, if
+-- there is one (SpaceBits_g), which have the same words.
 --
 -- The root is in block RAM. A walk reads its page's word there; where that leads to a table, the walk
 -- needs the line of the table which has the word of the page. A read brings a whole line. A walk whose
 -- line is held, or on its way, uses that and reads nothing. Responses come in the order of requests.
 -- Where walks go through a line, the next line of the table is read before it is needed.
+--
+-- Of a page of the space space_directory says what the root says of one of the window; where it has to walk for that,
+-- the look waits. All else is the same.
 --
 -- Every line has its place before it is asked for, so that whatever the memory answers is taken at
 -- once: Axi_RReady is always 1. Drop is an invalidation of any page: no walk that is looked up in a later
@@ -38,7 +42,11 @@ entity walker is
     AheadFrom_g : natural  := 4;
     -- An allocator is asked for what is not mapped; of its tickets.
     Touches_g    : boolean  := false;
-    TicketBits_g : positive := 1
+    TicketBits_g : positive := 1;
+    -- Pages of the driver's space, as a power of two, more than the window's; none: there is no space.
+    SpaceBits_g  : natural  := 0;
+    -- Tables of the leaf level and runs of the space that are held, as a power of two.
+    HeldBits_g   : positive := 4
   );
   port (
     Clk           : in    std_logic;
@@ -48,10 +56,14 @@ entity walker is
     Root_Ready    : out   std_logic;
     Root_Index    : in    std_logic_vector(RootBits_g - 1 downto 0);
     Root_Word     : in    std_logic_vector(WordBits_c - 1 downto 0);
-    -- Pages to walk for
+    -- The driver's root word, and the number of the space's first page
+    Space_Root    : in    std_logic_vector(WordBits_c - 1 downto 0) := (others => '0');
+    Space_First   : in    std_logic_vector(LevelsMax_c * SpaceStep_c - 1 downto 0) := (others => '0');
+    -- Pages to walk for: of the space, or else of the window, whose bits are the lowest
     Req_Valid     : in    std_logic;
     Req_Ready     : out   std_logic;
-    Req_Page      : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Req_Page      : in    std_logic_vector(maximum(SpaceBits_g, RootBits_g + LeafBits_g) - 1 downto 0);
+    Req_IsSpace   : in    std_logic := '0';
     -- Responses
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
@@ -93,7 +105,8 @@ architecture rtl of walker is
 
   constant FrameBits_c : positive := PhysBits_g - PageBits_g;
   constant TableBits_c : positive := PhysBits_g - LeafBits_g - WordShift_c;
-  constant PageBits_c  : positive := RootBits_g + LeafBits_g;
+  constant WindowBits_c : positive := RootBits_g + LeafBits_g;
+  constant PageBits_c  : positive := maximum(SpaceBits_g, WindowBits_c);
 
   -- Words of a line.
   constant Words_c    : positive := DataBits_g / WordBits_c;
@@ -122,27 +135,47 @@ architecture rtl of walker is
   constant PlaceBits_c : positive := bitsOf(Lines_g);
   constant UserBits_c  : positive := 1 + KeptBits_c;
 
+  -- What a read under way brings: words of the window's leaf level, of the space's, or of a table above.
+  subtype Read_t is std_logic_vector(1 downto 0);
+
+  constant ReadWindow_c : Read_t := "00";
+  constant ReadSpace_c  : Read_t := "01";
+  constant ReadAbove_c  : Read_t := "10";
+
   signal Clearing    : std_logic;
   signal WaitIn      : std_logic;
   signal WaitReady   : std_logic;
+  signal WaitData    : std_logic_vector(PageBits_c downto 0);
   signal WaitValid   : std_logic;
   signal WaitTake    : std_logic;
-  signal WaitPage    : Page_t;
+  signal WaitPage    : std_logic_vector(PageBits_c downto 0);
 
   -- The line that is to be read before it is needed.
   signal AheadValid  : std_logic;
   signal AheadTag    : Tag_t;
+  signal AheadSpace  : std_logic;
 
   -- What is looked up.
   signal LookValid   : std_logic;
   signal LookAhead   : std_logic;
   signal LookPage    : Page_t;
+  signal LookSpace   : std_logic;
   signal LookTag     : Tag_t;
   signal LookDone    : std_logic;
   signal LookFree    : std_logic;
   signal NextPage    : Page_t;
+  signal NextSpace   : std_logic;
+  -- What the root says of a page of the window, and a table above of one of the space; of that which is looked up.
   signal Root        : Entry_t;
+  signal Above       : Entry_t;
+  signal AboveKnown  : std_logic;
+  signal AboveDone   : std_logic;
+  signal AboveAsk    : std_logic;
+  signal Top         : Entry_t;
+  signal TopKnown    : std_logic;
   signal NeedsLine   : std_logic;
+  -- The page's line is the last one of its table.
+  signal IsLast      : std_logic;
   signal Found       : std_logic;
   signal FoundPlace  : natural range 0 to Lines_g - 1;
   signal NextFree    : std_logic;
@@ -156,6 +189,12 @@ architecture rtl of walker is
   signal ArValid     : std_logic;
   signal ArAddr      : std_logic_vector(PhysBits_g - 1 downto 0);
   signal ArFree      : std_logic;
+  signal LineAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
+  signal AboveRead   : std_logic;
+  signal AboveAddr   : std_logic_vector(PhysBits_g - 1 downto 0);
+  signal Coming      : Read_t;
+  signal LineCame    : std_logic;
+  signal AboveCame   : std_logic;
 
   signal UserIn      : std_logic_vector(UserBits_c - 1 downto 0);
   signal UserOut     : std_logic_vector(UserBits_c - 1 downto 0);
@@ -194,11 +233,11 @@ architecture rtl of walker is
     return to_integer(unsigned(page(maximum(LineBits_c, 1) - 1 downto 0)));
   end function;
 
-  -- Whether the page's line is the last one of its table.
-  function isLastLine (page : Page_t) return boolean is
+  -- Whether the page's line is the last one of its table, which has so many words, as a power of two.
+  function isLastLine (page : Page_t; table_bits : positive) return boolean is
     variable last_v : std_logic := '1';
   begin
-    for i in LineBits_c to LeafBits_g - 1 loop
+    for i in LineBits_c to table_bits - 1 loop
       last_v := last_v and page(i);
     end loop;
     return last_v = '1';
@@ -222,6 +261,8 @@ begin
     report "walker: a table has at least the words of a line" severity failure;
   assert FrameBits_c <= NumberBits_c and TableBits_c <= NumberBits_c
     report "walker: numbers of frames and tables have at most 32 bits" severity failure;
+  assert SpaceBits_g = 0 or SpaceBits_g > WindowBits_c
+    report "walker: the space has more pages than the window" severity failure;
   assert LeafBits_g < 2 ** SizeBits_c and FrameBits_c > LeafBits_g
     report "walker: a run of the root has at most 2**31 pages, and fewer than a memory has frames" severity failure;
 
@@ -231,10 +272,11 @@ begin
   Req_Ready <= WaitReady and not Clearing;
   WaitIn    <= Req_Valid and not Clearing;
   WaitTake  <= LookFree;
+  WaitData  <= Req_IsSpace & Req_Page;
 
   i_waiting : entity work.fifo
     generic map (
-      Width_g => PageBits_c,
+      Width_g => PageBits_c + 1,
       Depth_g => 2
     )
     port map (
@@ -242,7 +284,7 @@ begin
       Rst       => Rst,
       In_Valid  => WaitIn,
       In_Ready  => WaitReady,
-      In_Data   => Req_Page,
+      In_Data   => WaitData,
       Out_Valid => WaitValid,
       Out_Ready => WaitTake,
       Out_Data  => WaitPage,
@@ -254,7 +296,8 @@ begin
   -- cycle before, again and again while it takes longer.
   ------------------------------------------------------------------------------------------------
   LookFree <= not LookValid or LookDone;
-  NextPage <= LookPage when LookFree = '0' else WaitPage when WaitValid = '1' else firstPage(AheadTag);
+  NextPage <= LookPage when LookFree = '0' else WaitPage(PageBits_c - 1 downto 0) when WaitValid = '1'
+              else firstPage(AheadTag);
 
   i_root : entity work.root_table
     generic map (
@@ -271,15 +314,15 @@ begin
       Write_Ready => Root_Ready,
       Write_Index => Root_Index,
       Write_Word  => Root_Word,
-      Read_Index  => NextPage(PageBits_c - 1 downto LeafBits_g),
+      Read_Index  => NextPage(WindowBits_c - 1 downto LeafBits_g),
       Read_Entry  => Root
     );
 
   LookTag   <= LookPage(PageBits_c - 1 downto LineBits_c);
-  NeedsLine <= '1' when Root.Status = StatusOk_c and Root.IsTable = '1' else '0';
+  NeedsLine <= TopKnown when Top.Status = StatusOk_c and Top.IsTable = '1' else '0';
   CanFetch  <= ArFree and NextFree;
   -- What nobody waits for is not waited for either.
-  LookDone  <= LookAhead or (UserRoom and (not NeedsLine or Found or CanFetch));
+  LookDone  <= LookAhead or (UserRoom and TopKnown and (not NeedsLine or Found or CanFetch));
   Fetch     <= LookValid and NeedsLine and not Found and CanFetch and (LookAhead or UserRoom);
   Push      <= LookValid and LookDone and not LookAhead;
   UsePlace  <= FoundPlace when Found = '1' else NextPlace;
@@ -302,10 +345,12 @@ begin
           AheadValid <= '0';
         end if;
       end if;
-      LookPage <= NextPage;
-      if UseValid = '1' and Found = '1' and wordOf(LookPage) >= AheadFrom_g and not isLastLine(LookPage) then
+      LookPage  <= NextPage;
+      LookSpace <= NextSpace;
+      if UseValid = '1' and Found = '1' and wordOf(LookPage) >= AheadFrom_g and IsLast = '0' then
         AheadValid <= '1';
         AheadTag   <= std_logic_vector(unsigned(LookTag) + 1);
+        AheadSpace <= LookSpace;
       end if;
       if Rst = '1' then
         LookValid  <= '0';
@@ -313,6 +358,97 @@ begin
       end if;
     end if;
   end process;
+
+  ------------------------------------------------------------------------------------------------
+  -- What the tables above say of a page of the space, and which reads are whose
+  ------------------------------------------------------------------------------------------------
+  g_space : if SpaceBits_g > 0 generate
+    constant SpaceTableBits_c : positive := PhysBits_g - SpaceStep_c - WordShift_c;
+
+    signal AboveValid : std_logic;
+    signal IsRead     : std_logic;
+    signal ReadIn     : Read_t;
+  begin
+
+    NextSpace <= LookSpace when LookFree = '0' else WaitPage(PageBits_c) when WaitValid = '1' else AheadSpace;
+    Top       <= Above when LookSpace = '1' else Root;
+    TopKnown  <= AboveKnown or not LookSpace;
+    AboveAsk  <= LookValid and LookSpace and not LookAhead;
+    AboveDone <= AboveAsk and LookDone;
+    AboveRead <= AboveValid and ArFree;
+    IsLast    <= '1' when (LookSpace = '1' and isLastLine(LookPage, SpaceStep_c))
+                 or (LookSpace = '0' and isLastLine(LookPage, LeafBits_g)) else '0';
+    LineAddr  <= Top.Number(SpaceTableBits_c - 1 downto 0) & LookPage(SpaceStep_c - 1 downto 0) & "000"
+                 when LookSpace = '1' else
+                 Top.Number(TableBits_c - 1 downto 0) & LookPage(LeafBits_g - 1 downto 0) & "000";
+
+    i_directory : entity work.space_directory
+      generic map (
+        PhysBits_g  => PhysBits_g,
+        PageBits_g  => PageBits_g,
+        SpaceBits_g => SpaceBits_g,
+        DataBits_g  => DataBits_g,
+        HeldBits_g  => HeldBits_g
+      )
+      port map (
+        Clk         => Clk,
+        Rst         => Rst,
+        Root        => Space_Root,
+        First       => Space_First,
+        Look_Valid  => AboveAsk,
+        Look_Page   => LookPage,
+        Look_Known  => AboveKnown,
+        Look_Entry  => Above,
+        Look_Done   => AboveDone,
+        Read_Valid  => AboveValid,
+        Read_Ready  => ArFree,
+        Read_Addr   => AboveAddr,
+        Come_Valid  => AboveCame,
+        Come_Failed => ReadFailed,
+        Come_Data   => Axi_RData,
+        Drop        => Drop
+      );
+
+    -- Reads are answered in their order.
+    IsRead <= Fetch or AboveRead;
+    ReadIn <= ReadAbove_c when Fetch = '0' else ReadSpace_c when LookSpace = '1' else ReadWindow_c;
+
+    i_coming : entity work.fifo
+      generic map (
+        Width_g => Read_t'length,
+        Depth_g => Lines_g + 1
+      )
+      port map (
+        Clk       => Clk,
+        Rst       => Rst,
+        In_Valid  => IsRead,
+        In_Ready  => open,
+        In_Data   => ReadIn,
+        Out_Valid => open,
+        Out_Ready => Axi_RValid,
+        Out_Data  => Coming,
+        Level     => open,
+        In_Place  => open,
+        Out_Place => open
+      );
+
+  else generate
+    NextSpace  <= '0';
+    Top        <= Root;
+    TopKnown   <= '1';
+    Above      <= Root;
+    AboveKnown <= '0';
+    AboveAsk   <= '0';
+    AboveDone  <= '0';
+    AboveRead  <= '0';
+    AboveAddr  <= (others => '0');
+    IsLast     <= '1' when isLastLine(LookPage, LeafBits_g) else '0';
+    LineAddr   <= Top.Number(TableBits_c - 1 downto 0) & LookPage(LeafBits_g - 1 downto 0) & "000";
+    Coming     <= ReadWindow_c;
+  end generate;
+
+  AboveCame <= Axi_RValid when Coming = ReadAbove_c else '0';
+  LineCame  <= Axi_RValid and not AboveCame;
 
   ------------------------------------------------------------------------------------------------
   -- Reads
@@ -327,8 +463,10 @@ begin
       end if;
       if Fetch = '1' then
         Tickets(NextPlace) <= Ticket;
+      end if;
+      if Fetch = '1' or AboveRead = '1' then
         ArValid <= '1';
-        ArAddr  <= Root.Number(TableBits_c - 1 downto 0) & LookPage(LeafBits_g - 1 downto 0) & "000";
+        ArAddr  <= LineAddr when Fetch = '1' else AboveAddr;
         ArAddr(LineBits_c + WordShift_c - 1 downto 0) <= (others => '0');
       end if;
       if Rst = '1' then
@@ -356,6 +494,9 @@ begin
     for i in 0 to Words_c - 1 loop
       word_v := Axi_RData((i + 1) * WordBits_c - 1 downto i * WordBits_c);
       e_v    := leafEntry(word_v, ReadFailed = '1', FrameBits_c, LeafBits_g);
+      if SpaceBits_g > 0 and Coming = ReadSpace_c then
+        e_v := spaceEntry(word_v, ReadFailed = '1', FrameBits_c, SpaceStep_c);
+      end if;
       if Touches_g then
         e_v := hiddenIn(e_v, word_v);
       end if;
@@ -386,7 +527,7 @@ begin
       Use_Valid   => UseValid,
       Use_Place   => UsePlace,
       Use_User    => UserPlace,
-      Come_Valid  => Axi_RValid,
+      Come_Valid  => LineCame,
       Come_Failed => ReadFailed,
       Come_Words  => LineIn,
       Read_Place  => OldLine,
@@ -405,8 +546,12 @@ begin
     variable e_v : Entry_t;
   begin
     -- Of a run, with the frame of the page.
-    e_v := Root;
-    e_v.Number(LeafBits_g - 1 downto 0) := LookPage(LeafBits_g - 1 downto 0);
+    e_v := Top;
+    for i in 0 to PageBits_c - 1 loop
+      if (LookSpace = '0' and i < LeafBits_g) or (LookSpace = '1' and i < SpaceStep_c) then
+        e_v.Number(i) := LookPage(i);
+      end if;
+    end loop;
     UserIn <= '0' & toVector(e_v, NumBits_c);
     if NeedsLine = '1' then
       UserIn                           <= (others => '0');

@@ -20,10 +20,20 @@ package window_pkg is
   constant ValidBit_c    : natural := 0;
   constant WritableBit_c : natural := 1;
   constant OwnBit_c      : natural := 2;
+  constant AccessedBit_c : natural := 3;
+  constant DirtyBit_c    : natural := 4;
   constant SizeLow_c     : natural := 5;
   constant MemoryLow_c   : natural := 12;
   constant TableBit_c    : natural := 16;
   constant NumberLow_c   : natural := 32;
+
+  -- Of the driver's tables: words of one as a power of two, levels, where the root word has their number, and the memory
+  -- that stands for the bus.
+  constant SpaceStep_c      : positive := 9;
+  constant LevelsMax_c      : positive := 6;
+  constant RootLevelsLow_c  : natural := 1;
+  constant RootLevelsHigh_c : natural := 3;
+  constant BusMemory_c      : std_logic_vector(MemoryBits_c - 1 downto 0) := (others => '1');
 
   subtype Status_t is std_logic_vector(2 downto 0);
 
@@ -84,6 +94,29 @@ package window_pkg is
     frameBits : positive;
     tableBits : positive;
     leafBits  : positive
+  ) return Entry_t;
+
+  -- The driver's root word: the table on top.
+  function spaceRoot (word : std_logic_vector(WordBits_c - 1 downto 0); tableBits : positive) return Entry_t;
+
+  -- A word of the driver's leaf level. Who writes the tables sets its bits: one that is not accessed says nothing, one that
+  -- is not dirty lets nobody write. `step`: the largest run, as a power of two of pages.
+  function spaceEntry (
+    word       : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits  : positive;
+    step       : positive
+  ) return Entry_t;
+
+  -- A word of the driver's tables above: a table's, or where the next level is the leaves' (`isLowest`) the entry of a
+  -- run of 2**`step` pages.
+  function spaceDirectory (
+    word       : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits  : positive;
+    tableBits  : positive;
+    step       : positive;
+    isLowest   : boolean
   ) return Entry_t;
 
   -- An entry as it is kept, with the lowest `numberBits` of its number, and back.
@@ -217,6 +250,70 @@ package body window_pkg is
         or unsigned(e.Size) /= leafBits then
         e.Status := StatusBadEntry_c;
       end if;
+    end if;
+    return e;
+  end function;
+
+  function spaceRoot (word : std_logic_vector(WordBits_c - 1 downto 0); tableBits : positive) return Entry_t is
+    constant Levels_c : unsigned(RootLevelsHigh_c - RootLevelsLow_c downto 0) :=
+      unsigned(word(RootLevelsHigh_c downto RootLevelsLow_c));
+    variable e : Entry_t;
+  begin
+    e := fields(word, false);
+    e.IsTable := '1';
+    if e.Status = StatusOk_c then
+      if Levels_c = 0 then
+        e.Status := StatusNotMapped_c;
+      elsif Levels_c > LevelsMax_c or isBeyond(e.Number, tableBits) then
+        e.Status := StatusBadEntry_c;
+      end if;
+    end if;
+    return e;
+  end function;
+
+  function spaceEntry (
+    word       : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits  : positive;
+    step       : positive
+  ) return Entry_t is
+    variable e : Entry_t;
+  begin
+    e := fields(word, readFailed);
+    e.Writable := word(WritableBit_c) and word(DirtyBit_c);
+    e.Memory   := BusMemory_c when word(OwnBit_c) = '0' else (others => '0');
+    if e.Status = StatusOk_c then
+      if e.IsTable = '1' or isBeyond(e.Number, frameBits) or unsigned(e.Size) > step then
+        e.Status := StatusBadEntry_c;
+      elsif word(AccessedBit_c) = '0' then
+        e.Status := StatusNotMapped_c;
+      end if;
+    end if;
+    e.IsTable := '0';
+    return e;
+  end function;
+
+  function spaceDirectory (
+    word       : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits  : positive;
+    tableBits  : positive;
+    step       : positive;
+    isLowest   : boolean
+  ) return Entry_t is
+    variable e : Entry_t;
+  begin
+    if word(TableBit_c) = '1' then
+      e := fields(word, readFailed);
+      if e.Status = StatusOk_c and isBeyond(e.Number, tableBits) then
+        e.Status := StatusBadEntry_c;
+      end if;
+      return e;
+    end if;
+    e := spaceEntry(word, readFailed, frameBits, step);
+    if word(ValidBit_c) = '1' and not readFailed
+      and (not isLowest or isUnaligned(e.Number, step) or unsigned(e.Size) /= step) then
+      e.Status := StatusBadEntry_c;
     end if;
     return e;
   end function;

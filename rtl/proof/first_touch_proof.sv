@@ -3,7 +3,7 @@
 // Who asks, the walker and the allocator do whatever the ports allow.
 module first_touch_proof (
     input clk,
-    input req_valid, input req_page, input req_write, input resp_ready, input walk_ready,
+    input req_valid, input req_page, input req_space, input req_write, input resp_ready, input walk_ready,
     input came_valid, input [2:0] came_status, input came_writable, input came_frame, input came_seen,
     input came_word, input came_ticket,
     input touch_ready, input found_valid, input [2:0] found_status, input found_writable, input found_frame,
@@ -23,7 +23,7 @@ module first_touch_proof (
 
   first_touch dut (
       .Clk(clk), .Rst(rst),
-      .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page), .Req_Write(req_write),
+      .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page), .Req_IsSpace(req_space), .Req_Write(req_write),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Status(resp_status), .Resp_Writable(resp_writable),
       .Resp_Memory(), .Resp_Size(), .Resp_Frame(resp_frame),
       .Walk_Valid(walk_valid), .Walk_Ready(walk_ready),
@@ -43,27 +43,29 @@ module first_touch_proof (
   wire resp = started && resp_valid && resp_ready;
 
   // ---- walks that wait, the oldest in bit 0; whether it was touched and not answered; what is shown
-  reg [2:0] pages = 0, writes = 0;
+  reg [2:0] pages = 0, spaces = 0, writes = 0;
   reg [1:0] waiting = 0;
   reg touched = 0, shown = 0;
   reg [4:0] shown_is;
   always @(posedge clk) begin
     waiting <= waiting + req - came;
     pages <= (came ? pages >> 1 : pages) | (req && req_page) << (waiting - came);
+    spaces <= (came ? spaces >> 1 : spaces) | (req && req_space) << (waiting - came);
     writes <= (came ? writes >> 1 : writes) | (req && req_write) << (waiting - came);
     touched <= started && (touch || (touched && !found));
     shown <= started && (came || (shown && !resp));
     if (came)
       shown_is <= touched ? {found_status, found_writable, found_frame} :
-                  {gate_closed ? 3'd1 : came_status, came_writable, came_frame};
+                  {gate_closed && !spaces[0] ? 3'd1 : came_status, came_writable, came_frame};
     if (started) begin
       assert (walk_valid == req_valid && req_ready == walk_ready);
-      // What a walk found goes on, in order; what it did not is touched once and answered by the allocator.
+      // What a walk found goes on, in order; what it did not is touched once and answered by the allocator, if it is of the
+      // window.
       if (came) assert (!shown || resp);
-      if (came) assert (touched ? found : came_status != NOT_MAPPED);
+      if (came) assert (touched ? found : came_status != NOT_MAPPED || spaces[0]);
       if (found) assert (came);
       if (touch_valid) begin
-        assert (came_valid && came_status == NOT_MAPPED && !touched);
+        assert (came_valid && came_status == NOT_MAPPED && !spaces[0] && !touched);
         assert (touch_page == pages[0] && touch_write == writes[0]);
         assert ({touch_seen, touch_word[0], touch_ticket} == {came_seen, came_word, came_ticket});
       end

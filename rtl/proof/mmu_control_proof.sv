@@ -1,4 +1,4 @@
-// What must hold of rtl/mmu_control.vhd, for a window of two pages' bits and frames of two.
+// What must hold of rtl/mmu_control.vhd, for a window of two pages' bits, a space of three, and frames of two.
 //
 // Who writes and reads registers, and who takes commands, do whatever the ports allow.
 module mmu_control_proof (
@@ -12,7 +12,9 @@ module mmu_control_proof (
   wire rst = !started;
 
   wire aw_ready, w_ready, b_valid, ar_ready, r_valid, root_valid, inval_valid, cmd_valid, cmd_writable;
-  wire [1:0] b_resp, r_resp, cmd_kind, cmd_frame, first, last;
+  wire [1:0] b_resp, r_resp, cmd_kind, cmd_frame;
+  wire [2:0] first, last;
+  wire [63:0] space, space_root;
   wire [31:0] r_data;
   wire [0:0] root_index;
   wire [63:0] root_word;
@@ -26,7 +28,7 @@ module mmu_control_proof (
       .Axi_BValid(b_valid), .Axi_BReady(b_ready), .Axi_BResp(b_resp),
       .Axi_ArValid(ar_valid), .Axi_ArReady(ar_ready), .Axi_ArAddr(ar_addr),
       .Axi_RValid(r_valid), .Axi_RReady(r_ready), .Axi_RData(r_data), .Axi_RResp(r_resp),
-      .Window_Base(base), .Root_Valid(root_valid), .Root_Ready(root_ready), .Root_Index(root_index), .Root_Word(root_word),
+      .Window_Base(base), .Space_Base(space), .Space_Root(space_root), .Root_Valid(root_valid), .Root_Ready(root_ready), .Root_Index(root_index), .Root_Word(root_word),
       .Inval_Valid(inval_valid), .Inval_Ready(inval_ready), .Inval_Done(inval_done),
       .Cmd_Valid(cmd_valid), .Cmd_Ready(cmd_ready), .Cmd_Kind(cmd_kind), .Cmd_Writable(cmd_writable),
       .Cmd_Memory(cmd_memory), .Cmd_Frame(cmd_frame), .First(first), .Last(last), .Evictions(evictions));
@@ -34,7 +36,11 @@ module mmu_control_proof (
   // ---- the registers as they were written, and the write that is not answered: what it does, and whether that is done
   reg [63:0] m_base = 0, m_word;
   reg [0:0] m_index;
-  reg [1:0] m_first, m_last, m_frame;
+  reg [2:0] m_first, m_last;
+  reg [1:0] m_frame;
+  reg [63:0] m_space = 0, m_space_root = 0;
+  reg [31:0] m_space_low;
+  reg has_space_low = 0;
   reg has_word_low = 0, has_word = 0, has_index = 0, has_first = 0, has_last = 0, has_frame = 0;
   reg busy = 0, is_done, is_error;
   reg [1:0] does;
@@ -42,7 +48,7 @@ module mmu_control_proof (
   reg [31:0] m_command;
   wire write = started && aw_valid && aw_ready;
   wire whole = &w_strb;
-  wire known = aw_addr <= 8'h20 && aw_addr[1:0] == 0;
+  wire known = aw_addr <= 8'h34 && aw_addr != 8'h24 && aw_addr[1:0] == 0;
   wire nowhere = aw_addr == 8'h20 && m_first > m_last;
   wire ends = (does == ROOT && root_valid && root_ready) || (does == COMMAND && cmd_valid && cmd_ready) ||
               (does == INVALIDATE && inval_valid && inval_ready);
@@ -55,7 +61,7 @@ module mmu_control_proof (
       assert (root_valid == (busy && does == ROOT && !is_done));
       assert (cmd_valid == (busy && does == COMMAND && !is_done));
       assert (inval_valid == (busy && does == INVALIDATE && !is_done));
-      assert (base == m_base[32:3]);
+      assert (base == m_base[32:3] && space == m_space && space_root == m_space_root);
       if (root_valid) assert (root_index == m_index && root_word == m_word);
       if (cmd_valid || inval_valid) assert (first == m_first && last == m_last && first <= last);
       if (cmd_valid)
@@ -73,13 +79,17 @@ module mmu_control_proof (
         8'h08: {has_index, m_index} <= {1'b1, w_data[0]};
         8'h0c: {has_word_low, m_word[31:0]} <= {1'b1, w_data};
         8'h10: {does, m_word[63:32]} <= {2'd1, w_data};
-        8'h14: {has_first, m_first} <= {1'b1, w_data[1:0]};
-        8'h18: {has_last, m_last} <= {1'b1, w_data[1:0]};
+        8'h14: {has_first, m_first} <= {1'b1, w_data[2:0]};
+        8'h18: {has_last, m_last} <= {1'b1, w_data[2:0]};
         8'h1c: {has_frame, m_frame} <= {1'b1, w_data[1:0]};
         8'h20: begin
           m_command <= w_data;
           if (!nowhere) does <= w_data[1:0] == 3 ? INVALIDATE : COMMAND;
         end
+        8'h28: m_space[31:0] <= w_data;
+        8'h2c: m_space[63:32] <= w_data;
+        8'h30: {has_space_low, m_space_low} <= {1'b1, w_data};
+        8'h34: m_space_root <= {w_data, m_space_low};
         default: ;
       endcase
     end
@@ -125,6 +135,7 @@ module mmu_control_proof (
     // What was never written is not used: registers have no value after a reset.
     if (write && whole) begin
       assume (aw_addr != 8'h10 || (has_index && has_word_low));
+      assume (aw_addr != 8'h34 || has_space_low);
       assume (aw_addr != 8'h20 || (has_first && has_last && has_frame));
     end
   end

@@ -58,7 +58,7 @@ module walker_proof (
   walker dut (
       .Clk(clk), .Rst(rst),
       .Root_Valid(root_valid), .Root_Ready(root_ready), .Root_Index(root_index), .Root_Word(root_word),
-      .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page),
+      .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page), .Req_IsSpace(1'b0),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Status(resp_status),
       .Resp_Writable(resp_writable), .Resp_Memory(resp_memory), .Resp_Size(resp_size),
       .Resp_Frame(resp_frame), .Drop(drop),

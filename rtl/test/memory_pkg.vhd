@@ -6,7 +6,7 @@ library ieee;
 package memory_pkg is
 
   -- A power of two.
-  constant MemoryWords_c : positive := 256;
+  constant MemoryWords_c : positive := 4096;
 
   subtype Word_t is std_logic_vector(63 downto 0);
 

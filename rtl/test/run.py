@@ -92,11 +92,11 @@ ALLOCATOR_GENERICS = (
 FLEXIBLES = [(5, 8, 4), (1, 6, 3), (3, 5, 2), (8, 10, 9)]
 
 # Of the MMU of readers and writers, the last for all of its tests: translations, bursts that wait, and that memories have
-# not answered, bits of a set's number, ways, runs, bits of a beat, percent.
+# not answered, bits of a set's number, ways, runs, bits of a beat, whether there is a space of the driver's, percent.
 MMUS = [
-    (1, 1, 1, 1, 1, 1, 64, 30),
-    (5, 7, 11, 2, 3, 3, 128, 60),
-    (3, 4, 20, 1, 2, 2, 256, 0),
+    (1, 1, 1, 1, 1, 1, 64, False, 30),
+    (5, 7, 11, 2, 3, 3, 128, True, 60),
+    (3, 4, 20, 1, 2, 2, 256, True, 0),
 ]
 # The same with an allocator, the last for what is timed: translations, bursts that wait, bits of a beat, percent.
 TOUCHING_MMUS = [
@@ -104,7 +104,9 @@ TOUCHING_MMUS = [
     (5, 7, 512, 50),
     (3, 4, 256, 0),
 ]
-MMU_GENERICS = ("Entries_g", "Slots_g", "Bursts_g", "SetBits_g", "Ways_g", "Flexible_g", "DataBits_g", "Stall_g")
+MMU_GENERICS = (
+    "Entries_g", "Slots_g", "Bursts_g", "SetBits_g", "Ways_g", "Flexible_g", "DataBits_g", "HasSpace_g", "Stall_g"
+)
 
 # Of the arbiters of readers and writers without ids: how many of each, bursts whose data are to come, whether there are
 # responses, percent.

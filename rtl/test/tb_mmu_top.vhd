@@ -1,5 +1,5 @@
--- Bench of the MMU of readers and writers: bursts of both at once, while words of tables and runs of flexible length
--- change and are invalidated through the registers.
+-- Bench of the MMU of readers and writers: bursts of both at once, while words of tables, of the window and of the
+-- driver's space, and runs of flexible length change and are invalidated through the registers.
 --
 -- Of each page the bench knows what it was, and from when on it may not be that any more: an invalidation that
 -- was answered is the floor of its pages. A burst that is accepted afterwards is answered with nothing older. Memories
@@ -27,6 +27,8 @@ entity tb_mmu_top is
     Ways_g     : positive := 2;
     Flexible_g : positive := 2;
     DataBits_g : positive := 256;
+    -- There is a space of the driver's, and the window lies in it.
+    HasSpace_g : boolean := true;
     Stall_g    : natural := 0;
     Seed_g     : positive := 1
   );
@@ -35,7 +37,7 @@ end entity;
 architecture sim of tb_mmu_top is
 
   constant AddrBits_c : positive := 40;
-  constant PhysBits_c : positive := 20;
+  constant PhysBits_c : positive := 24;
   constant PageBits_c : positive := 12;
   constant RootBits_c : positive := 2;
   constant LeafBits_c : positive := 3;
@@ -44,7 +46,39 @@ architecture sim of tb_mmu_top is
   constant Pages_c    : positive := 2 ** (RootBits_c + LeafBits_c);
   constant Latency_c  : positive := 71;
   constant Period_c   : time := 4 ns;
-  constant Base_c     : unsigned(AddrBits_c - 1 downto 0) := x"2300000000";
+  -- The window begins in page 96 of the space, which has three levels of tables.
+  constant Space_c    : unsigned(AddrBits_c - 1 downto 0) := x"2300000000";
+  constant Base_c     : unsigned(AddrBits_c - 1 downto 0) := x"2300060000";
+  constant Levels_c   : positive := 3;
+  -- The pages of the driver's that are asked for, numbered behind the window's: eight in a table of the leaf level, eight
+  -- in the last words of one and the first of the next, eight in a run or a table.
+  constant Drivers_c  : positive := 24;
+  -- The space's tables of the leaf level, and those above: the first is that of the root.
+  constant Groups_c   : positive := 4;
+  constant TopTable_c : positive := 1;
+  constant MidTable_c : positive := 2;
+  constant LeafTable_c : positive := 3;
+  constant HighTable_c : positive := 7;
+  constant PerTable_c : positive := 512;
+
+  function spaceBits return natural is
+  begin
+    if HasSpace_g then
+      return 20;
+    end if;
+    return 0;
+  end function;
+
+  function allPages return positive is
+  begin
+    if HasSpace_g then
+      return Pages_c + Drivers_c;
+    end if;
+    return Pages_c;
+  end function;
+
+  constant SpaceBits_c : natural := spaceBits;
+  constant All_c       : positive := allPages;
 
   constant Reader_c : natural := 0;
   constant Writer_c : natural := 1;
@@ -60,6 +94,10 @@ architecture sim of tb_mmu_top is
   constant Frame_c     : natural := 28;
   constant Command_c   : natural := 32;
   constant Evictions_c : natural := 36;
+  constant SpaceLow_c  : natural := 40;
+  constant SpaceHigh_c : natural := 44;
+  constant SpaceRootLow_c  : natural := 48;
+  constant SpaceRootHigh_c : natural := 52;
 
   constant Remove_c     : natural := 0;
   constant Protect_c    : natural := 1;
@@ -177,9 +215,9 @@ begin
   end process;
 
   p_test : process is
-    -- Of a page, at some time: whether it is mapped, what it allows, where it is.
+    -- Of a page, at some time: what is wrong with it (0: nothing), what it allows, where it is.
     type Known_t is record
-      mapped : boolean;
+      status : natural;
       writes : boolean;
       memory : natural;
       frame  : natural;
@@ -187,9 +225,14 @@ begin
 
     type History_t is array (0 to 255) of Known_t;
 
-    type Histories_t is array (0 to Pages_c - 1) of History_t;
+    type Histories_t is array (0 to All_c - 1) of History_t;
 
-    type Numbers_t is array (0 to Pages_c - 1) of natural;
+    type Numbers_t is array (0 to All_c - 1) of natural;
+
+    -- What a word above the leaf level says: nothing, a table, a run, or what none may say.
+    type Link_t is (IsNothing, IsTable, IsRun, IsWrong);
+
+    type Links_t is array (0 to Groups_c - 1) of Link_t;
 
     -- Where a burst is: it waits for its place, is in a memory, is answered with an error, or is over.
     type Where_t is (Waits, InMemory, Fails, Ended);
@@ -224,6 +267,10 @@ begin
     variable last_v     : Numbers_t := (others => 0);
     variable floor_v    : Numbers_t := (others => 0);
     variable table_v    : History_t;
+    -- What words above say of each table of the driver's leaf level, and the run that one may say.
+    variable links_v    : Links_t := (others => IsTable);
+    variable run_v      : Known_t := (0, true, 0, 0);
+    variable isRooted_v : boolean := true;
     variable queues_v   : Queues_t;
     variable accepted_v : Counts_t := (others => 0);
     -- So many were offered, were accepted, left for a memory or as a fault, and all up to there are over.
@@ -258,23 +305,69 @@ begin
     variable end_v      : natural;
     variable reads_v    : natural;
     variable changes_v  : natural := 0;
-    variable run_v      : boolean := false;
+    variable isPut_v    : boolean := false;
 
     function isInside (addr : Addr_t) return boolean is
     begin
+      if HasSpace_g then
+        return unsigned(addr(AddrBits_c - 1 downto PageBits_c + SpaceBits_c))
+          = Space_c(AddrBits_c - 1 downto PageBits_c + SpaceBits_c);
+      end if;
       return unsigned(addr(AddrBits_c - 1 downto PageBits_c + RootBits_c + LeafBits_c))
         = Base_c(AddrBits_c - 1 downto PageBits_c + RootBits_c + LeafBits_c);
     end function;
 
+    -- Where a page lies in the space.
+    function placeOf (page : natural) return natural is
+    begin
+      if page < Pages_c + 8 then
+        -- Those of the first table follow the window.
+        return 96 + page;
+      elsif page < Pages_c + 16 then
+        return 5 * PerTable_c - 4 + page - Pages_c - 8;
+      end if;
+      return 7 * PerTable_c + 100 + page - Pages_c - 16;
+    end function;
+
+    type Places_t is array (0 to Groups_c - 1) of natural;
+
+    -- Which aligned 512 pages of the space the driver's are of.
+    constant GroupPlaces_c : Places_t := (0, 4, 5, 7);
+
+    function groupOf (page : natural) return natural is
+    begin
+      for branch in 1 to Groups_c - 1 loop
+        if placeOf(page) / PerTable_c = GroupPlaces_c(branch) then
+          return branch;
+        end if;
+      end loop;
+      return 0;
+    end function;
+
     function pageOf (addr : Addr_t) return natural is
     begin
-      return to_integer(unsigned(addr(PageBits_c + RootBits_c + LeafBits_c - 1 downto PageBits_c)));
+      for page in 0 to All_c - 1 loop
+        if unsigned(addr(AddrBits_c - 1 downto PageBits_c)) =
+          Space_c(AddrBits_c - 1 downto PageBits_c) + placeOf(page) then
+          return page;
+        end if;
+      end loop;
+      return 0;
+    end function;
+
+    -- As the registers have it.
+    function numberOf (page : natural) return natural is
+    begin
+      if HasSpace_g then
+        return placeOf(page);
+      end if;
+      return page;
     end function;
 
     -- What is answered is what the page was at that time.
     impure function isAnswer (d : Direction_t; burst : Burst_t; known : Known_t) return boolean is
     begin
-      return known.mapped and (d = Reader_c or known.writes)
+      return known.status = 0 and (d = Reader_c or known.writes)
         and MInWindow(d) = '1' and unsigned(MMemory(d)) = known.memory
         and unsigned(MAddr(d)(AddrBits_c - 1 downto PageBits_c)) = known.frame
         and MAddr(d)(PageBits_c - 1 downto 0) = burst.addr(PageBits_c - 1 downto 0);
@@ -282,10 +375,10 @@ begin
 
     impure function isFault (d : Direction_t; known : Known_t) return boolean is
     begin
-      if known.mapped then
+      if known.status = 0 then
         return d = Writer_c and not known.writes and FaultStatus = "010";
       end if;
-      return FaultStatus = "001";
+      return unsigned(FaultStatus) = known.status;
     end function;
 
     -- Bursts leave in order: those up to this one that are not in a memory may not go on.
@@ -360,7 +453,7 @@ begin
         found_v := isFault(d, history_v(pageOf(burst_v.addr))(time mod 256));
         exit when found_v;
       end loop;
-      check(found_v, "a record " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)));
+      check(found_v, "a record " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)) & ": " & to_string(FaultStatus));
       records_v(d) := records_v(d) + 1;
     end procedure;
 
@@ -509,7 +602,15 @@ begin
 
     impure function inPage (page : natural) return Addr_t is
     begin
-      return std_logic_vector(Base_c + page * 2 ** PageBits_c);
+      return std_logic_vector(Space_c + placeOf(page) * 2 ** PageBits_c);
+    end function;
+
+    impure function beyond return Addr_t is
+    begin
+      if HasSpace_g then
+        return std_logic_vector(Space_c + shift_left(to_unsigned(1, AddrBits_c), PageBits_c + SpaceBits_c));
+      end if;
+      return std_logic_vector(Base_c + (Pages_c + random_v.pick(3)) * 2 ** PageBits_c);
     end function;
 
     -- What readers, writers and memories do with data in a cycle.
@@ -598,11 +699,11 @@ begin
         if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and random_v.chance(70)
           and offered_v(d) - over_v(d) < 200 then
           if random_v.chance(10) then
-            offer(d, std_logic_vector(Base_c + (Pages_c + random_v.pick(3)) * 2 ** PageBits_c));
+            offer(d, beyond);
           elsif random_v.chance(50) then
             offer(d, inPage(random_v.pick(6)));
           else
-            offer(d, inPage(random_v.pick(Pages_c)));
+            offer(d, inPage(random_v.pick(All_c)));
           end if;
         end if;
         MReady(d) <= '0' when random_v.chance(Stall_g) else '1';
@@ -677,7 +778,7 @@ begin
     procedure tabulate (page : natural; known : Known_t) is
       variable word_v : Word_t := (others => '0');
     begin
-      word_v(0) := '1' when known.mapped else '0';
+      word_v(0) := '1' when known.status = 0 else '0';
       word_v(1) := '1' when known.writes else '0';
       word_v(2) := '1';
       word_v(15 downto 12) := std_logic_vector(to_unsigned(known.memory, 4));
@@ -686,13 +787,117 @@ begin
       table_v(page) := known;
     end procedure;
 
+    -- The words of a directory and of an entry of the driver's.
+    function directory (number : natural) return Word_t is
+      variable word_v : Word_t := (others => '0');
+    begin
+      word_v(0)  := '1';
+      word_v(16) := '1';
+      word_v(63 downto 32) := std_logic_vector(to_unsigned(number, 32));
+      return word_v;
+    end function;
+
+    -- Of pages that may be written to some are not dirty, and of those that are not mapped some are not accessed: who has
+    -- the tables is to set that.
+    impure function driverWord (known : Known_t; size : natural) return Word_t is
+      variable word_v : Word_t := (others => '0');
+    begin
+      if known.status = 0 or random_v.chance(50) then
+        word_v(0) := '1';
+        word_v(3) := '1' when known.status = 0 else '0';
+      end if;
+      word_v(1) := '1' when known.writes or random_v.chance(50) else '0';
+      word_v(4) := '1' when known.writes or (word_v(1) = '0' and random_v.chance(50)) else '0';
+      word_v(2) := '1' when known.memory = 0 else '0';
+      word_v(9 downto 5) := std_logic_vector(to_unsigned(size, 5));
+      word_v(63 downto 32) := std_logic_vector(to_unsigned(known.frame, 32));
+      return word_v;
+    end function;
+
+    impure function driverKnown return Known_t is
+      variable known_v : Known_t;
+    begin
+      known_v := (0, random_v.chance(70), 0, random_v.pick(4096));
+      known_v.memory := 15 when random_v.chance(30) else 0;
+      known_v.status := 1 when random_v.chance(20) else 0;
+      return known_v;
+    end function;
+
+    procedure tabulateDriver (page : natural; known : Known_t) is
+    begin
+      Memory.write((LeafTable_c + groupOf(page)) * PerTable_c + placeOf(page) mod PerTable_c, driverWord(known, 0));
+      table_v(page) := known;
+    end procedure;
+
+    -- What the driver's tables say of a page.
+    impure function walked (page : natural) return Known_t is
+      variable known_v : Known_t := (1, false, 0, 0);
+    begin
+      if not isRooted_v then
+        return known_v;
+      end if;
+      case links_v(groupOf(page)) is
+        when IsNothing =>
+          null;
+        when IsTable =>
+          known_v := table_v(page);
+        when IsRun =>
+          known_v := run_v;
+          known_v.frame := run_v.frame + placeOf(page) mod PerTable_c;
+        when IsWrong =>
+          known_v.status := 4;
+      end case;
+      return known_v;
+    end function;
+
+    -- The driver's pages of a branch, or all of them, are as their tables say now.
+    procedure follow (branch : integer) is
+    begin
+      for page in Pages_c to All_c - 1 loop
+        if branch < 0 or groupOf(page) = branch then
+          becomes(page, walked(page));
+        end if;
+      end loop;
+    end procedure;
+
+    procedure link (branch : natural; kind : Link_t) is
+      constant Place_c : natural := MidTable_c * PerTable_c + GroupPlaces_c(branch);
+    begin
+      links_v(branch) := kind;
+      case kind is
+        when IsNothing =>
+          Memory.write(Place_c, (others => '0'));
+        when IsTable =>
+          Memory.write(Place_c, directory(LeafTable_c + branch));
+        when IsRun =>
+          run_v       := driverKnown;
+          run_v.status := 0;
+          run_v.frame := PerTable_c * random_v.pick(8);
+          Memory.write(Place_c, driverWord(run_v, 9));
+        when IsWrong =>
+          -- A table beyond the memory, and a run that is not aligned.
+          if random_v.chance(50) then
+            Memory.write(Place_c, directory(4096));
+          else
+            Memory.write(Place_c, driverWord((0, true, 0, 512 + 8), 9));
+          end if;
+      end case;
+    end procedure;
+
+    procedure rootSpace (levels, table : natural; valid : boolean) is
+    begin
+      write(SpaceRootLow_c, levels * 2 + boolean'pos(valid));
+      write(SpaceRootHigh_c, table);
+      check(resp_v = "00", "the root word");
+    end procedure;
+
     -- An invalidation, and when it is answered nothing older counts for its pages than what was there when it began.
     procedure invalidate (firstPage, lastPage : natural) is
       variable from_v : Numbers_t;
     begin
       from_v := last_v;
-      write(First_c, firstPage);
-      write(Last_c, lastPage);
+      write(First_c, numberOf(firstPage));
+      write(Last_c, numberOf(lastPage));
       write(Command_c, Invalidate_c);
       check(resp_v = "00", "an invalidation");
       floor_v(firstPage to lastPage) := from_v(firstPage to lastPage);
@@ -720,14 +925,15 @@ begin
     procedure insert (firstPage, lastPage : natural) is
     begin
       for page in firstPage to lastPage loop
-        becomes(page, (true, true, 5, 100 + page));
+        becomes(page, (0, true, 5, 100 + page));
       end loop;
-      write(First_c, firstPage);
-      write(Last_c, lastPage);
+      write(First_c, numberOf(firstPage));
+      write(Last_c, numberOf(lastPage));
       write(Frame_c, 100 + firstPage);
       write(Command_c, Insert_c + 16 + 5 * 256);
       check(resp_v = "00", "a command");
-      invalidate(firstPage, lastPage);
+      -- Bursts of before may find what the tables say beneath it.
+      drain(firstPage, lastPage);
     end procedure;
 
     procedure removeAll is
@@ -735,11 +941,56 @@ begin
       for page in 0 to Pages_c - 1 loop
         becomes(page, table_v(page));
       end loop;
-      write(First_c, 0);
-      write(Last_c, Pages_c - 1);
+      write(First_c, numberOf(0));
+      write(Last_c, numberOf(Pages_c - 1));
       write(Command_c, Remove_c);
       check(resp_v = "00", "a command");
       invalidate(0, Pages_c - 1);
+    end procedure;
+
+    -- One word of the driver's tables changes, on some level.
+    procedure changeSpace is
+      variable page_v  : natural;
+      variable group_v : natural;
+      variable link_v  : Link_t;
+    begin
+      if random_v.chance(60) then
+        page_v := Pages_c + random_v.pick(Drivers_c);
+        tabulateDriver(page_v, driverKnown);
+        becomes(page_v, walked(page_v));
+        invalidate(page_v, page_v);
+      elsif random_v.chance(80) then
+        group_v := random_v.pick(Groups_c);
+        link_v  := IsTable;
+        if random_v.chance(70) then
+          link_v := Link_t'val(random_v.pick(4));
+        end if;
+        -- Only the pages of one table are a run, or known to have none.
+        if group_v < 3 and link_v /= IsTable then
+          link_v := IsNothing;
+        end if;
+        link(group_v, link_v);
+        follow(group_v);
+        if group_v = 0 then
+          invalidate(Pages_c, Pages_c + 7);
+        elsif group_v = 3 then
+          invalidate(Pages_c + 16, Pages_c + 23);
+        else
+          invalidate(Pages_c + 4 + 4 * group_v, Pages_c + 7 + 4 * group_v);
+        end if;
+      else
+        isRooted_v := not isRooted_v;
+        follow(-1);
+        rootSpace(Levels_c + boolean'pos(random_v.chance(50)), 0, false);
+        if isRooted_v then
+          if random_v.chance(50) then
+            rootSpace(Levels_c, TopTable_c, true);
+          else
+            rootSpace(Levels_c + 1, HighTable_c, true);
+          end if;
+        end if;
+        invalidate(0, All_c - 1);
+      end if;
     end procedure;
 
     procedure ask (d : Direction_t; page : natural) is
@@ -752,15 +1003,30 @@ begin
     random_v.seed(Seed_g, 99);
     test_runner_setup(runner, runner_cfg);
     for page in 0 to Pages_c - 1 loop
-      tabulate(page, (page mod 11 /= 7, page mod 5 /= 4, 1 + page mod 3, 8 * page));
+      tabulate(page, (boolean'pos(page mod 11 = 7), page mod 5 /= 4, 1 + page mod 3, 8 * page));
       history_v(page)(0) := table_v(page);
+    end loop;
+    for page in Pages_c to All_c - 1 loop
+      tabulateDriver(page, (0, true, 0, 1000 + 3 * page));
+      history_v(page)(0) := table_v(page);
+    end loop;
+    Memory.write(HighTable_c * PerTable_c, directory(TopTable_c));
+    Memory.write(TopTable_c * PerTable_c
+      + to_integer(Space_c(AddrBits_c - 1 downto PageBits_c)) / PerTable_c / PerTable_c, directory(MidTable_c));
+    for branch in 0 to Groups_c - 1 loop
+      link(branch, IsTable);
     end loop;
     for i in 1 to 4 loop
       wait until rising_edge(Clk);
     end loop;
     Rst <= '0';
-    write(BaseLow_c, 0);
+    write(BaseLow_c, to_integer(resize(Base_c, 31)));
     write(BaseHigh_c, to_integer(Base_c(AddrBits_c - 1 downto 32)));
+    if HasSpace_g then
+      write(SpaceLow_c, 0);
+      write(SpaceHigh_c, to_integer(Space_c(AddrBits_c - 1 downto 32)));
+      rootSpace(Levels_c, TopTable_c, true);
+    end if;
     write(RootIndex_c, 0);
     for i in 0 to 2 ** RootBits_c - 1 loop
       write(RootLow_c, 16#10001#);
@@ -778,16 +1044,18 @@ begin
             step;
           end loop;
           changes_v := changes_v + 1;
-          if not run_v and random_v.chance(20) then
+          if not isPut_v and random_v.chance(20) then
             page_v := random_v.pick(6);
             insert(page_v, page_v + random_v.pick(4));
-            run_v := true;
-          elsif run_v and random_v.chance(40) then
+            isPut_v := true;
+          elsif isPut_v and random_v.chance(40) then
             removeAll;
-            run_v := false;
+            isPut_v := false;
+          elsif HasSpace_g and random_v.chance(50) then
+            changeSpace;
           else
             page_v := random_v.pick(6) when random_v.chance(60) else random_v.pick(Pages_c);
-            tabulate(page_v, (random_v.chance(80), random_v.chance(70), 1 + random_v.pick(3),
+            tabulate(page_v, (boolean'pos(random_v.chance(20)), random_v.chance(70), 1 + random_v.pick(3),
               8 * page_v + random_v.pick(8)));
             if history_v(page_v)(last_v(page_v) mod 256).memory /= 5 then
               becomes(page_v, table_v(page_v));
@@ -843,14 +1111,68 @@ begin
         check_equal(runs_v, 1, "a page of a run");
         check_equal(Reads, reads_v, "reads");
 
+      elsif run("a page of the driver's, its table, a run, and numbers of more levels") and HasSpace_g then
+        memory_v := Latency_c;
+        ask(Reader_c, Pages_c);
+        info("a page of the driver's: " & to_string(latency_v(Reader_c)) & " cycles to its place");
+        -- A read each level, and no more than the window's for the last.
+        check_equal(Reads, Levels_c, "reads");
+        check(latency_v(Reader_c) <= Levels_c * (Latency_c + 4) + 14, "a miss in three levels");
+        reads_v := Reads;
+        ask(Writer_c, Pages_c + 7);
+        check(Reads - reads_v <= 1, "its table is held");
+        check(latency_v(Writer_c) <= Latency_c + 12, "a miss in a table that is held");
+        -- The window's pages are the allocator's, beside the driver's of the same table.
+        ask(Reader_c, Pages_c - 1);
+        ask(Reader_c, Pages_c + 8);
+        ask(Writer_c, Pages_c + 12);
+        link(3, IsRun);
+        follow(3);
+        invalidate(Pages_c + 16, Pages_c + 23);
+        reads_v := Reads;
+        ask(Reader_c, Pages_c + 16);
+        check_equal(Reads - reads_v, Levels_c - 1, "reads for a run");
+        -- A level more, whose first table leads to the one on top of before.
+        rootSpace(Levels_c + 1, HighTable_c, true);
+        invalidate(0, All_c - 1);
+        reads_v := Reads;
+        ask(Reader_c, Pages_c + 16);
+        check_equal(Reads - reads_v, Levels_c, "reads for a run");
+        check_equal(faults_v(Reader_c), 0, "faults");
+        -- A level less than the page's number has.
+        rootSpace(Levels_c - 1, MidTable_c, true);
+        isRooted_v := false;
+        follow(-1);
+        invalidate(0, All_c - 1);
+        reads_v := Reads;
+        ask(Reader_c, Pages_c + 16);
+        ask(Writer_c, Pages_c);
+        check_equal(Reads, reads_v, "reads");
+        check_equal(records_v(Reader_c), 1, "a record of a page without a table");
+        check_equal(records_v(Writer_c), 1, "a record of a page without a table");
+        -- A memory that fails above the leaf level.
+        rootSpace(Levels_c, TopTable_c, true);
+        Memory.spoil(TopTable_c * PerTable_c + 140, true);
+        for page in Pages_c to All_c - 1 loop
+          becomes(page, (3, false, 0, 0));
+        end loop;
+        invalidate(0, All_c - 1);
+        ask(Reader_c, Pages_c);
+        check_equal(records_v(Reader_c), 2, "a record of a walk that failed");
+        Memory.spoil(TopTable_c * PerTable_c + 140, false);
+        isRooted_v := true;
+        follow(-1);
+        ask(Reader_c, Pages_c);
+        check_equal(records_v(Reader_c), 2, "it is walked for again");
+
       elsif run("what is no register, no whole word and no command is refused, and nothing happens") then
         ask(Writer_c, 1);
         write(64, 1);
         check(resp_v = "10", "no register");
         write(First_c, 9, "0111");
         check(resp_v = "10", "a part of a word");
-        write(First_c, 3);
-        write(Last_c, 1);
+        write(First_c, numberOf(3));
+        write(Last_c, numberOf(1));
         write(Command_c, Invalidate_c);
         check(resp_v = "10", "pages that are none");
         write(Frame_c, 77);
@@ -862,7 +1184,7 @@ begin
         ask(Writer_c, 1);
         check_equal(Reads, reads_v, "it is held");
         check(latency_v(Writer_c) <= 2, "it is held");
-        write(First_c, 1);
+        write(First_c, numberOf(1));
         write(Command_c, Invalidate_c);
         check(resp_v = "00", "an invalidation");
         for i in 1 to 4 loop
@@ -900,7 +1222,9 @@ begin
       RunBits_g   => 4,
       DataBits_g  => DataBits_g,
       Lines_g     => 3,
-      AheadFrom_g => 1
+      AheadFrom_g => 1,
+      SpaceBits_g => SpaceBits_c,
+      HeldBits_g  => 1
     )
     port map (
       Clk            => Clk,

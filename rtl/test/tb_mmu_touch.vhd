@@ -46,7 +46,10 @@ architecture sim of tb_mmu_touch is
   constant TicketBits_c : positive := 24;
   constant Latency_c    : positive := 71;
   constant Period_c     : time := 4 ns;
-  constant Base_c       : unsigned(AddrBits_c - 1 downto 0) := x"2300000000";
+  constant Base_c       : unsigned(AddrBits_c - 1 downto 0) := x"2300180000";
+  -- The window lies in the driver's space, of which nothing is mapped; the page right behind it is the driver's.
+  constant SpaceBits_c  : positive := 18;
+  constant Driver_c     : natural := Pages_c;
 
   constant Reader_c : natural := 0;
   constant Writer_c : natural := 1;
@@ -175,7 +178,7 @@ begin
       writes  : boolean;
     end record;
 
-    type Pages_t is array (0 to Pages_c - 1) of Page_Record_t;
+    type Pages_t is array (0 to Driver_c) of Page_Record_t;
 
     type Allocation_t is record
       first : natural;
@@ -397,7 +400,11 @@ begin
         if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and random_v.chance(50)
           and offered_v(d) - ended_v(d) < 100 then
           page_v := 24 when random_v.chance(80) else Pages_c;
-          offer(d, random_v.pick(page_v));
+          page_v := random_v.pick(page_v);
+          if random_v.chance(5) then
+            page_v := Driver_c;
+          end if;
+          offer(d, page_v);
         end if;
         MReady(d)    <= '0' when random_v.chance(Stall_g) else '1';
         EndReady(d)  <= '0' when random_v.chance(Stall_g) else '1';
@@ -478,8 +485,9 @@ begin
       wait until rising_edge(Clk);
     end loop;
     Rst <= '0';
-    write(0, 0);
+    write(0, to_integer(resize(Base_c, 31)));
     write(4, to_integer(Base_c(AddrBits_c - 1 downto 32)));
+    write(44, to_integer(Base_c(AddrBits_c - 1 downto 32)));
     -- The allocator clears its memories.
     for i in 1 to 2000 loop
       step;
@@ -584,7 +592,8 @@ begin
       Lines_g      => 3,
       AheadFrom_g  => 1,
       Touches_g    => true,
-      TicketBits_g => TicketBits_c
+      TicketBits_g => TicketBits_c,
+      SpaceBits_g  => SpaceBits_c
     )
     port map (
       Clk            => Clk,
