@@ -23,8 +23,9 @@ entity miss_slot is
     Look_Found  : out   std_logic;
     -- One does that found it.
     Join        : in    std_logic;
-    -- The slot is taken for the walk of Look_Page; it is free.
+    -- The slot is taken for the walk of Look_Page; it is free. Nobody who comes later may wait for it.
     Take        : in    std_logic;
+    Take_Dropped : in    std_logic;
     -- The pages of this aligned run are not what they were.
     Inval_Valid : in    std_logic;
     Inval_Page  : in    std_logic_vector(WindowBits_g - 1 downto 0);
@@ -53,7 +54,7 @@ architecture rtl of miss_slot is
 begin
 
   Dropped    <= Inval_Valid and not isAny((Page xor Inval_Page) and not Inval_Mask, 2);
-  Look_Found <= Sharing and not Dropped and not isAny(Page xor Look_Page, 3);
+  Look_Found <= Sharing and not isAny(Page xor Look_Page, 3);
   IsFree     <= not Used and not Sharing;
   IsWalking  <= Walking;
   IsOpen     <= Sharing;
@@ -76,7 +77,7 @@ begin
       if Take = '1' then
         Used    <= '1';
         Walking <= '1';
-        Sharing <= '1';
+        Sharing <= not Take_Dropped;
         Page    <= Look_Page;
       end if;
       if Rst = '1' then

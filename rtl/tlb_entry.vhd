@@ -17,7 +17,7 @@ entity tlb_entry is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- It is of this page, and is not dropped by an invalidation in this cycle.
+    -- It is of this page.
     Look_Page   : in    std_logic_vector(WindowBits_g - 1 downto 0);
     Look_Hit    : out   std_logic;
     -- It is dropped if it is of a page of this aligned run: because that is not what it was, or because
@@ -48,7 +48,7 @@ begin
               or isAny(Page(High_t) xor Look_Page(High_t), 3);
   Overlaps <= not (isAny((Page(Low_t) xor Drop_Page(Low_t)) and not (Mask or Drop_Mask(Low_t)), 1)
                    or isAny((Page(High_t) xor Drop_Page(High_t)) and not Drop_Mask(High_t), 2));
-  Look_Hit <= IsHeld and not IsOther and not (Inval_Valid and Overlaps);
+  Look_Hit <= IsHeld and not IsOther;
 
   p_entry : process (Clk) is
   begin

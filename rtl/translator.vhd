@@ -107,23 +107,27 @@ architecture rtl of translator is
   -- Where a page is, as it is kept with an entry or a slot.
   constant WhereBits_c : positive := 1 + MemoryBits_c + FrameBits_c;
 
-  -- With a place for every number: simulated, several entries hit for no time while signals settle.
-  type HeldRam_t is array (0 to 2 ** EntryBits_c - 1) of std_logic_vector(RunBits_g + WhereBits_c - 1 downto 0);
+  -- The same with the run that it is of.
+  subtype Held_t is std_logic_vector(RunBits_g + WhereBits_c - 1 downto 0);
 
-  type ResultRam_t is array (0 to 2 ** SlotBits_c - 1) of std_logic_vector(Status_t'length + WhereBits_c - 1 downto 0);
+  type HeldRam_t is array (0 to 2 ** EntryBits_c - 1) of Held_t;
+
+  type PlaceRam_t is array (0 to 2 ** bitsOf(Depth_g + 1) - 1) of Held_t;
+
+  -- What a walk has found: that nothing is wrong, the status, where the page is.
+  subtype Stored_t is std_logic_vector(Status_t'length + WhereBits_c downto 0);
+
+  type ResultRam_t is array (0 to 2 ** SlotBits_c - 1) of Stored_t;
 
   type PageRam_t is array (0 to 2 ** SlotBits_c - 1) of Page_t;
 
   type UserRam_t is array (0 to 2 ** SlotBits_c - 1) of std_logic_vector(bitsOf(Depth_g + 1) - 1 downto 0);
 
-  -- What a request that waits knows: the translation that was held, with the memory and whether it is
-  -- written to in vain, or the slot whose result is its own.
-  constant KnownBits_c : positive := maximum(MemoryBits_c + 1, SlotBits_c);
-
-  -- Of the window; waits for a slot; direction; what is known; tag; address.
-  constant ItemBits_c : positive := 3 + KnownBits_c + TagBits_g + AddrBits_g;
+  -- Of the window; waits for a slot; direction; the slot; tag; address.
+  constant ItemBits_c : positive := 3 + SlotBits_c + TagBits_g + AddrBits_g;
 
   type Result_t is record
+    IsGood   : std_logic;
     Status   : Status_t;
     Writable : std_logic;
     Memory   : Memory_t;
@@ -144,8 +148,15 @@ architecture rtl of translator is
     CameSlot   : Slot_t;
     CameGood   : std_logic;
     CameWhere  : std_logic_vector(WhereBits_c - 1 downto 0);
-    -- The entry that is filled next.
+    -- The entry that is filled next; the one that was filled in the cycle before, and with what.
     NextEntry  : Entry_t;
+    Filled     : std_logic;
+    FillEntry  : Entry_t;
+    FillHeld   : Held_t;
+    -- A request was accepted in the cycle before: the entry that has its page, if one has, and its place in the queue.
+    IsNew      : std_logic;
+    NewEntry   : std_logic_vector(EntryBits_c - 1 downto 0);
+    NewPlace   : Place_t;
     OutValid   : std_logic;
     OutAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
     OutWrite   : std_logic;
@@ -153,13 +164,16 @@ architecture rtl of translator is
     OutInside  : std_logic;
     OutMemory  : Memory_t;
     OutStatus  : Status_t;
-    -- An invalidation was taken, or a fault was answered, in the cycle before; the first of the two.
-    InvalValid : std_logic;
-    InvalAsked : std_logic;
+    -- An invalidation is taken in this cycle, or a fault was answered in the one before; the first of the two.
+    Drops      : std_logic;
+    DropAsked  : std_logic;
     -- Its pages, of an invalidation the smallest aligned run that has them all; or those of the result that
     -- came.
     DropPage   : Page_t;
     DropMask   : Page_t;
+    -- The same of the cycle before.
+    Dropped    : std_logic;
+    WasAsked   : std_logic;
     -- Answers that are still to come before the invalidation is done.
     Draining   : std_logic;
     Left       : natural range 0 to Depth_g + 1;
@@ -168,9 +182,11 @@ architecture rtl of translator is
 
   signal r : Registers_t;
 
-  -- Of the translations that are held, by entry; of the walks, by slot: what they have found, their
-  -- pages, and the place in the queue of the last request that waits for them.
+  -- Of the translations that are held, by entry, and as they were when requests were accepted, by place in the queue; of
+  -- the walks, by slot: what they have found, their pages, and the place in the queue of the last request that waits for
+  -- them.
   signal HeldRam    : HeldRam_t;
+  signal PlaceRam   : PlaceRam_t;
   signal ResultRam  : ResultRam_t;
   signal PageRam    : PageRam_t;
   signal UserRam    : UserRam_t;
@@ -180,9 +196,7 @@ architecture rtl of translator is
   signal InReady     : std_logic;
   signal Page        : Page_t;
   signal Hits        : Entries_t;
-  signal Held        : std_logic_vector(RunBits_g + WhereBits_c - 1 downto 0);
-  signal HeldAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
-  signal HeldFault   : std_logic;
+  signal NewHeld     : Held_t;
   signal IsHeld      : std_logic;
   signal Founds      : Slots_t;
   signal IsShared    : std_logic;
@@ -199,9 +213,13 @@ architecture rtl of translator is
   signal HeadValid   : std_logic;
   signal HeadInside  : std_logic;
   signal HeadWaits   : std_logic;
+  -- It waits for a walk that is under way.
+  signal HeadWalks   : std_logic;
   signal HeadWrite   : std_logic;
-  signal HeadKnown   : std_logic_vector(KnownBits_c - 1 downto 0);
-  signal HeadSlot    : Slot_t;
+  -- The slot that it waits for, if it does.
+  signal HeadSlotIs  : std_logic_vector(SlotBits_c - 1 downto 0);
+  signal HeadSlot    : natural range 0 to 2 ** SlotBits_c - 1;
+  signal HeadHeld    : Held_t;
   signal HeadTag     : std_logic_vector(TagBits_g - 1 downto 0);
   signal HeadAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
   signal HeadResult  : Result_t;
@@ -217,10 +235,16 @@ architecture rtl of translator is
   signal Walked      : std_logic;
   signal WalkedPage  : Page_t;
   signal RespWhere   : std_logic_vector(WhereBits_c - 1 downto 0);
+  signal RespIsGood  : std_logic;
+  signal RespStored  : Stored_t;
   signal RunMask     : RunMask_t;
   signal Fill        : std_logic;
-  signal InvalReady  : std_logic;
+  signal PageDropped : std_logic;
+  -- The pages of an invalidation, or of a fault, are taken over in this cycle.
+  signal InvalLoads  : std_logic;
+  signal DropLoads   : std_logic;
   signal InvalTaken  : std_logic;
+  signal FaultDrops  : std_logic;
 
 begin
 
@@ -234,7 +258,9 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Requests: what is held, or waited for already
   ------------------------------------------------------------------------------------------------
-  InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot);
+  -- Pages of an invalidation are dropped in the cycle in which that is taken, the page of a fault only in the one after:
+  -- nobody is accepted in it.
+  InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;
   In_Ready <= InReady;
   Accept   <= In_Valid and InReady;
 
@@ -257,7 +283,7 @@ begin
         Rst         => Rst,
         Look_Page   => Page,
         Look_Hit    => Hits(i),
-        Inval_Valid => r.InvalValid,
+        Inval_Valid => r.Drops,
         Fill_Valid  => Fill,
         Drop_Page   => r.DropPage,
         Drop_Mask   => r.DropMask,
@@ -266,23 +292,10 @@ begin
 
   end generate;
 
-  Held      <= HeldRam(to_integer(unsigned(indexOf(Hits, EntryBits_c))));
-  IsHeld    <= IsInside and or (Hits);
-  HeldFault <= In_Write and not Held(WhereBits_c - 1);
+  IsHeld <= IsInside and or (Hits);
 
-  -- Within a run, pages and frames lie alike.
-  p_held : process (all) is
-  begin
-    HeldAddr <= In_Addr;
-    if IsHeld = '1' and HeldFault = '0' then
-      HeldAddr(PhysBits_g - 1 downto PageBits_g) <= Held(FrameBits_c - 1 downto 0);
-      for i in 0 to RunBits_g - 1 loop
-        if Held(WhereBits_c + i) = '1' then
-          HeldAddr(PageBits_g + i) <= In_Addr(PageBits_g + i);
-        end if;
-      end loop;
-    end if;
-  end process;
+  -- A walk that is asked for in the cycle of an invalidation of its page is one of before.
+  PageDropped <= r.Drops and not isAny((Page xor r.DropPage) and not r.DropMask, 2);
 
   IsShared <= or (Founds);
   IsWalked <= Accept and IsInside and not IsHeld and not IsShared;
@@ -290,17 +303,7 @@ begin
   UseSlot  <= indexOf(Founds, SlotBits_c) when IsShared = '1' else
               std_logic_vector(to_unsigned(r.NextSlot, SlotBits_c));
 
-  p_item : process (all) is
-    variable known_v : std_logic_vector(KnownBits_c - 1 downto 0);
-  begin
-    known_v := (others => '0');
-    if IsHeld = '1' then
-      known_v(MemoryBits_c downto 0) := HeldFault & Held(WhereBits_c - 2 downto FrameBits_c);
-    else
-      known_v(SlotBits_c - 1 downto 0) := UseSlot;
-    end if;
-    QueueIn <= IsInside & (IsInside and not IsHeld) & In_Write & known_v & In_Tag & HeldAddr;
-  end process;
+  QueueIn <= IsInside & (IsInside and not IsHeld) & In_Write & UseSlot & In_Tag & In_Addr;
 
   i_queue : entity work.fifo
     generic map (
@@ -349,7 +352,8 @@ begin
         Look_Found  => Founds(i),
         Join        => Join,
         Take        => Take,
-        Inval_Valid => r.InvalValid,
+        Take_Dropped => PageDropped,
+        Inval_Valid => r.Drops,
         Inval_Page  => r.DropPage,
         Inval_Mask  => r.DropMask,
         Walked      => IsNext,
@@ -363,10 +367,12 @@ begin
   end generate;
 
   -- A result is taken at once, unless an invalidation is.
-  Resp_Ready <= not InvalTaken;
-  Walked     <= Resp_Valid and not InvalTaken;
+  Resp_Ready <= not DropLoads;
+  Walked     <= Resp_Valid and not DropLoads;
   WalkedPage <= PageRam(r.OldestSlot);
   RespWhere  <= Resp_Writable & Resp_Memory & Resp_Frame;
+  RespIsGood <= '1' when Resp_Status = StatusOk_c else '0';
+  RespStored <= RespIsGood & Resp_Status & RespWhere;
 
   -- Of a run only the page itself is kept, if there was any invalidation since the walk began, or the
   -- frames do not lie as the pages do.
@@ -377,7 +383,7 @@ begin
       run_v(i) := '1' when unsigned(Resp_Size) > i else '0';
     end loop;
     RunMask <= run_v;
-    if r.IsElder = '1' or r.InvalValid = '1'
+    if r.IsElder = '1' or r.Drops = '1' or r.Dropped = '1'
       or or (run_v and (Resp_Frame(RunBits_g - 1 downto 0) xor WalkedPage(RunBits_g - 1 downto 0))) = '1' then
       RunMask <= (others => '0');
     end if;
@@ -396,10 +402,14 @@ begin
         UserRam(to_integer(unsigned(UseSlot))) <= std_logic_vector(to_unsigned(InPlace, UserRam(0)'length));
       end if;
       if Walked = '1' then
-        ResultRam(r.OldestSlot) <= Resp_Status & RespWhere;
+        ResultRam(r.OldestSlot) <= RespStored;
       end if;
-      if Fill = '1' then
-        HeldRam(r.NextEntry) <= r.DropMask(RunBits_g - 1 downto 0) & r.CameWhere;
+      -- An entry is read in the cycle after a request has found it: what it is filled with meanwhile comes later.
+      if r.Filled = '1' then
+        HeldRam(r.FillEntry) <= r.FillHeld;
+      end if;
+      if r.IsNew = '1' then
+        PlaceRam(r.NewPlace) <= NewHeld;
       end if;
     end if;
   end process;
@@ -409,34 +419,45 @@ begin
   ------------------------------------------------------------------------------------------------
   HeadAddr   <= QueueOut(AddrBits_g - 1 downto 0);
   HeadTag    <= QueueOut(AddrBits_g + TagBits_g - 1 downto AddrBits_g);
-  HeadKnown  <= QueueOut(ItemBits_c - 4 downto AddrBits_g + TagBits_g);
+  HeadSlotIs <= QueueOut(ItemBits_c - 4 downto AddrBits_g + TagBits_g);
   HeadWrite  <= QueueOut(ItemBits_c - 3);
   HeadWaits  <= QueueOut(ItemBits_c - 2);
   HeadInside <= QueueOut(ItemBits_c - 1);
 
-  -- What else is known may be the number of no slot.
-  HeadSlot   <= to_integer(unsigned(HeadKnown(SlotBits_c - 1 downto 0)))
-                when HeadWaits = '1' else 0;
+  HeadSlot   <= to_integer(unsigned(HeadSlotIs));
   HeadIsUser <= '1' when unsigned(UserRam(HeadSlot)) = HeadPlace else '0';
+
+  -- The translation of the oldest request, if it was held: that one was accepted in the cycle before, or earlier.
+  NewHeld  <= HeldRam(to_integer(unsigned(r.NewEntry)));
+  HeadHeld <= NewHeld when r.IsNew = '1' and QueueLevel = 1 else PlaceRam(HeadPlace);
 
   OutFree   <= not r.OutValid or Out_Ready;
   Answered  <= r.OutValid and Out_Ready;
   FaultSeen <= Answered when r.OutStatus /= StatusOk_c else '0';
 
   -- A result that comes in this cycle is used in it: as answers are in order, the walk that the oldest
-  -- request waits for is the oldest one under way.
+  -- request waits for is the oldest one under way, or over.
+  HeadWalks <= HeadWaits and or (SlotWalking)
+               when unsigned(HeadSlotIs) = r.OldestSlot else '0';
+
   p_head : process (all) is
-    variable stored_v : std_logic_vector(Status_t'length + WhereBits_c - 1 downto 0);
+    variable stored_v : Stored_t;
   begin
+    Load     <= HeadValid and OutFree and (Walked or not HeadWalks);
     stored_v := ResultRam(HeadSlot);
-    Load <= HeadValid and OutFree;
-    if HeadWaits = '1' and SlotWalking(HeadSlot) = '1' then
-      stored_v := Resp_Status & RespWhere;
-      if Walked = '0' then
-        Load <= '0';
-      end if;
+    if HeadWaits = '0' then
+      stored_v := '1' & StatusOk_c & HeadHeld(WhereBits_c - 1 downto 0);
+      -- Within a run, pages and frames lie alike.
+      for i in 0 to RunBits_g - 1 loop
+        if HeadHeld(WhereBits_c + i) = '1' then
+          stored_v(i) := HeadAddr(PageBits_g + i);
+        end if;
+      end loop;
+    elsif HeadWalks = '1' then
+      stored_v := RespStored;
     end if;
-    HeadResult <= (Status   => stored_v(stored_v'high downto WhereBits_c),
+    HeadResult <= (IsGood   => stored_v(stored_v'high),
+                   Status   => stored_v(stored_v'high - 1 downto WhereBits_c),
                    Writable => stored_v(WhereBits_c - 1),
                    Memory   => stored_v(WhereBits_c - 2 downto FrameBits_c),
                    Frame    => stored_v(FrameBits_c - 1 downto 0));
@@ -455,10 +476,12 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Invalidation; a fault that is answered in this cycle is one of its page, and goes first
   ------------------------------------------------------------------------------------------------
-  InvalReady  <= not (r.InvalValid and r.InvalAsked) and not r.Draining and not FaultSeen;
-  Inval_Ready <= InvalReady;
+  InvalLoads  <= Inval_Valid and not InvalTaken and not r.WasAsked and not r.Draining and not FaultSeen;
+  DropLoads   <= InvalLoads or FaultSeen;
+  InvalTaken  <= r.Drops and r.DropAsked;
+  FaultDrops  <= r.Drops and not r.DropAsked;
+  Inval_Ready <= InvalTaken;
   Inval_Done  <= r.Done;
-  InvalTaken  <= (Inval_Valid and InvalReady) or FaultSeen;
 
   g_checks : if Checks_g generate
     Twice <= isSeveral(Hits) or isSeveral(Founds);
@@ -467,7 +490,6 @@ begin
   end generate;
 
   p_registers : process (Clk) is
-    variable left_v   : natural range 0 to Depth_g + 1;
     variable status_v : Status_t;
     variable memory_v : Memory_t;
     variable addr_v   : std_logic_vector(AddrBits_g - 1 downto 0);
@@ -486,7 +508,7 @@ begin
       if Walked = '1' then
         r.OldestSlot <= following(r.OldestSlot, Slots_g);
       end if;
-      if r.InvalValid = '1' then
+      if r.Dropped = '1' then
         r.ElderEnd <= r.NextSlot;
         r.IsElder  <= or (SlotWalking);
         if Walked = '1' and following(r.OldestSlot, Slots_g) = r.NextSlot then
@@ -497,11 +519,17 @@ begin
       end if;
       r.CameValid <= Walked;
       r.CameSlot  <= r.OldestSlot;
-      r.CameGood  <= '1' when Resp_Status = StatusOk_c else '0';
+      r.CameGood  <= RespIsGood;
       r.CameWhere <= RespWhere;
       if Fill = '1' then
         r.NextEntry <= following(r.NextEntry, Entries_g);
       end if;
+      r.Filled    <= Fill;
+      r.FillEntry <= r.NextEntry;
+      r.FillHeld  <= r.DropMask(RunBits_g - 1 downto 0) & r.CameWhere;
+      r.IsNew     <= Accept;
+      r.NewEntry  <= indexOf(Hits, EntryBits_c);
+      r.NewPlace  <= InPlace;
 
       -- The answer to the oldest request
       if Out_Ready = '1' then
@@ -509,24 +537,14 @@ begin
       end if;
       if Load = '1' then
         status_v := StatusOk_c;
-        memory_v := HeadKnown(MemoryBits_c - 1 downto 0);
+        memory_v := (others => '0');
         addr_v   := HeadAddr;
-        if HeadWaits = '1' then
-          status_v := HeadResult.Status;
+        if HeadInside = '1' and HeadResult.IsGood = '1' and (HeadResult.Writable = '1' or HeadWrite = '0') then
           memory_v := HeadResult.Memory;
-          if status_v = StatusOk_c and HeadWrite = '1' and HeadResult.Writable = '0' then
-            status_v := StatusReadOnly_c;
-          end if;
-          if status_v = StatusOk_c then
-            addr_v(PhysBits_g - 1 downto PageBits_g) := HeadResult.Frame;
-          end if;
-        elsif HeadInside = '1' and HeadKnown(MemoryBits_c) = '1' then
-          status_v := StatusReadOnly_c;
-        end if;
-        if HeadInside = '0' or status_v /= StatusOk_c then
-          memory_v := (others => '0');
-        else
           addr_v(AddrBits_g - 1 downto PhysBits_g) := (others => '0');
+          addr_v(PhysBits_g - 1 downto PageBits_g) := HeadResult.Frame;
+        elsif HeadInside = '1' then
+          status_v := StatusReadOnly_c when HeadResult.IsGood = '1' else HeadResult.Status;
         end if;
         r.OutValid  <= '1';
         r.OutAddr   <= addr_v;
@@ -538,12 +556,14 @@ begin
       end if;
 
       -- What is not as it was
-      r.InvalValid <= InvalTaken;
-      r.InvalAsked <= not FaultSeen;
+      r.Drops     <= DropLoads;
+      r.DropAsked <= not FaultSeen;
+      r.Dropped   <= r.Drops;
+      r.WasAsked  <= InvalTaken;
       if FaultSeen = '1' then
         r.DropPage <= r.OutAddr(InsideBits_c - 1 downto PageBits_g);
         r.DropMask <= (others => '0');
-      elsif Inval_Valid = '1' and InvalReady = '1' then
+      elsif InvalLoads = '1' then
         r.DropPage <= Inval_First;
         r.DropMask <= maskOf(Inval_First, Inval_Last);
       else
@@ -554,23 +574,20 @@ begin
 
       -- Those that were accepted up to the cycle in which an invalidation was taken are counted out.
       r.Done <= '0';
-      if (r.InvalValid = '1' and r.InvalAsked = '1') or r.Draining = '1' then
-        if r.Draining = '1' then
-          left_v := r.Left;
-        elsif r.OutValid = '1' then
-          left_v := QueueLevel + 1;
-        else
-          left_v := QueueLevel;
-        end if;
-        if Answered = '1' and left_v /= 0 then
-          left_v := left_v - 1;
-        end if;
-        r.Left <= left_v;
-        if left_v = 0 then
+      if r.WasAsked = '1' then
+        r.Draining <= '1';
+        r.Left     <= QueueLevel;
+        if r.OutValid = '1' and Answered = '0' then
+          r.Left <= QueueLevel + 1;
+        elsif QueueLevel = 0 then
           r.Draining <= '0';
           r.Done     <= '1';
-        else
-          r.Draining <= '1';
+        end if;
+      elsif r.Draining = '1' and Answered = '1' then
+        r.Left <= r.Left - 1;
+        if r.Left = 1 then
+          r.Draining <= '0';
+          r.Done     <= '1';
         end if;
       end if;
 
@@ -581,8 +598,12 @@ begin
         r.IsElder    <= '0';
         r.CameValid  <= '0';
         r.NextEntry  <= 0;
+        r.Filled     <= '0';
+        r.IsNew      <= '0';
         r.OutValid   <= '0';
-        r.InvalValid <= '0';
+        r.Drops      <= '0';
+        r.Dropped    <= '0';
+        r.WasAsked   <= '0';
         r.Draining   <= '0';
         r.Done       <= '0';
       end if;

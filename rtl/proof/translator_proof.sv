@@ -106,6 +106,13 @@ module translator_proof (
     if (started && p_walk) assert (walk_valid && walk_page == p_walk_page);
   end
   always @* if (p_resp) assume (resp_valid && {resp_status, resp_frame, resp_run} == p_resp_data);
+  reg p_inval = 0;
+  reg [3:0] p_inval_pages;
+  always @(posedge clk) begin
+    p_inval <= started && inval_valid && !inval_ready;
+    p_inval_pages <= {inval_first, inval_last};
+  end
+  always @* if (p_inval) assume (inval_valid && {inval_first, inval_last} == p_inval_pages);
 
   // ---- the watched request: how many are answered before it
   reg watched = 0, seen = 0, after, is_write, tag;
