@@ -21,7 +21,7 @@ entity burst_ledger is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- A burst of this id begins, if there is room; no burst of it is under way.
+    -- A burst of this id begins, if there is room; in the cycle before no burst of it was under way.
     Begin_Room  : out   std_logic;
     Begin_Valid : in    std_logic;
     Begin_Id    : in    std_logic_vector(IdBits_g - 1 downto 0);
@@ -66,8 +66,6 @@ architecture rtl of burst_ledger is
 begin
 
   Begin_Room  <= '1' when Clearing = '0' and UnderWay /= Bursts_g else '0';
-  Begin_Quiet <= '1' when Clearing = '0'
-                 and Begun(to_integer(unsigned(Begin_Id))) = Ended(to_integer(unsigned(Begin_Id))) else '0';
 
   WritesBegun <= Begin_Valid or Clearing;
   BegunAt     <= Place when Clearing = '1' else unsigned(Begin_Id);
@@ -92,7 +90,11 @@ begin
     variable left_v : Count_t;
   begin
     if rising_edge(Clk) then
-      Drained <= '0';
+      Drained     <= '0';
+      Begin_Quiet <= '0';
+      if Clearing = '0' and Begun(to_integer(unsigned(Begin_Id))) = Ended(to_integer(unsigned(Begin_Id))) then
+        Begin_Quiet <= '1';
+      end if;
       if Begin_Valid = '1' and End_Valid = '0' then
         UnderWay <= UnderWay + 1;
       elsif Begin_Valid = '0' and End_Valid = '1' then

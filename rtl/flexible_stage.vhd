@@ -1,7 +1,9 @@
--- A TLB of flexible length before who else knows where pages are: what it has is answered from it, the others are
--- asked on. Responses come in the order of requests.
+-- A TLB of flexible length beside who else knows where pages are: what it has is answered from it, and of the others what
+-- is said there. Responses come in the order of requests.
 --
--- A page that is asked on is shown three cycles after it was accepted; one that is held is answered then.
+-- Both look for a page in the same cycles, so that who is held nowhere has lost none. He who is asked takes it with its
+-- request, and is told in the next cycle if it is held here: then he forgets it. A page that is held here is answered
+-- three cycles after it was accepted.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -37,11 +39,13 @@ entity flexible_stage is
     Resp_Memory   : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Resp_Size     : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Resp_Frame    : out   std_logic_vector(FrameBits_g - 1 downto 0);
-    -- Those that no entry has, and what is said of them, in their order
+    -- The requests; from the cycle after one was taken until the next one is, whether an entry has its page. Of those that
+    -- no entry has what is said of them, in their order.
     Ask_Valid     : out   std_logic;
     Ask_Ready     : in    std_logic;
     Ask_Page      : out   std_logic_vector(WindowBits_g - 1 downto 0);
     Ask_Write     : out   std_logic;
+    Ask_Skip      : out   std_logic;
     Came_Valid    : in    std_logic;
     Came_Ready    : out   std_logic;
     Came_Status   : in    Status_t;
@@ -66,29 +70,40 @@ architecture rtl of flexible_stage is
 
   constant WhereBits_c : positive := 1 + MemoryBits_c + FrameBits_g;
 
-  -- With whether they are written to.
-  type Pages_t is array (1 to 2) of std_logic_vector(WindowBits_g downto 0);
-
-  -- The pages that were accepted one and two cycles ago.
-  signal Pages      : Pages_t;
+  signal LookValid  : std_logic;
+  signal LookReady  : std_logic;
+  signal IsHit      : std_logic;
+  -- A page was accepted in the cycle before; whether that which was accepted last is held.
+  signal IsNew      : std_logic;
+  signal WasHit     : std_logic;
   signal FoundValid : std_logic;
   signal FoundHeld  : std_logic;
   signal Found      : std_logic_vector(WhereBits_c - 1 downto 0);
   signal HeadValid  : std_logic;
   signal HeadHeld   : std_logic;
   signal Head       : std_logic_vector(WhereBits_c downto 0);
-  signal AskIn      : std_logic;
-  signal Ask        : std_logic_vector(WindowBits_g downto 0);
   signal RespValid  : std_logic;
   signal Responded  : std_logic;
 
 begin
 
-  p_pages : process (Clk) is
+  LookValid <= Req_Valid and Ask_Ready;
+  Ask_Valid <= Req_Valid and LookReady;
+  Req_Ready <= LookReady and Ask_Ready;
+  Ask_Page  <= Req_Page;
+  Ask_Write <= Req_Write;
+  Ask_Skip  <= IsHit when IsNew = '1' else WasHit;
+
+  p_new : process (Clk) is
   begin
     if rising_edge(Clk) then
-      Pages(1) <= Req_Write & Req_Page;
-      Pages(2) <= Pages(1);
+      IsNew <= LookValid and LookReady;
+      if IsNew = '1' then
+        WasHit <= IsHit;
+      end if;
+      if Rst = '1' then
+        IsNew <= '0';
+      end if;
     end if;
   end process;
 
@@ -102,9 +117,10 @@ begin
     port map (
       Clk            => Clk,
       Rst            => Rst,
-      Look_Valid     => Req_Valid,
-      Look_Ready     => Req_Ready,
+      Look_Valid     => LookValid,
+      Look_Ready     => LookReady,
       Look_Key       => Req_Page,
+      Look_Hit       => IsHit,
       Found_Valid    => FoundValid,
       Found_Held     => FoundHeld,
       Found_Writable => Found(WhereBits_c - 1),
@@ -123,7 +139,7 @@ begin
       Twice          => open
     );
 
-  -- There is room in both: no more are asked for.
+  -- There is room: no more are asked for.
   i_order : entity work.fifo
     generic map (
       Width_g => WhereBits_c + 1,
@@ -142,30 +158,6 @@ begin
       In_Place  => open,
       Out_Place => open
     );
-
-  AskIn <= FoundValid and not FoundHeld;
-
-  i_asked : entity work.fifo
-    generic map (
-      Width_g => WindowBits_g + 1,
-      Depth_g => Depth_g
-    )
-    port map (
-      Clk       => Clk,
-      Rst       => Rst,
-      In_Valid  => AskIn,
-      In_Ready  => open,
-      In_Data   => Pages(2),
-      Out_Valid => Ask_Valid,
-      Out_Ready => Ask_Ready,
-      Out_Data  => Ask,
-      Level     => open,
-      In_Place  => open,
-      Out_Place => open
-    );
-
-  Ask_Page  <= Ask(WindowBits_g - 1 downto 0);
-  Ask_Write <= Ask(WindowBits_g);
 
   HeadHeld   <= Head(WhereBits_c);
   RespValid  <= HeadValid and (HeadHeld or Came_Valid);

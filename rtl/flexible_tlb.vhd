@@ -34,6 +34,8 @@ entity flexible_tlb is
     Look_Valid     : in    std_logic;
     Look_Ready     : out   std_logic;
     Look_Key       : in    std_logic_vector(KeyBits_g - 1 downto 0);
+    -- An entry has the page that was taken in the cycle before.
+    Look_Hit       : out   std_logic;
     -- For one cycle, two cycles later: whether an entry has the page, and where it is
     Found_Valid    : out   std_logic;
     Found_Held     : out   std_logic;
@@ -218,6 +220,7 @@ begin
 
   end generate;
 
+  Look_Hit       <= or (Hits);
   Found          <= Kept(to_integer(unsigned(indexOf(r.Hits, PlaceBits_c))));
   Found_Valid    <= r.HitValid;
   Found_Held     <= or (r.Hits);

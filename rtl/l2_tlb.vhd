@@ -44,6 +44,9 @@ entity l2_tlb is
     Req_Page      : in    std_logic_vector(WindowBits_g - 1 downto 0);
     -- For the walk, if there is one: the page is written to.
     Req_Write     : in    std_logic;
+    -- Of the page that is looked up, from the cycle after its request on: it is found elsewhere. It has no response then, and
+    -- no walk.
+    Look_Skip     : in    std_logic := '0';
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
     Resp_Status   : out   Status_t;
@@ -222,8 +225,8 @@ begin
     end loop;
   end process;
 
-  LookDone <= QueueReady and (IsHit or Walk_Ready);
-  Looked   <= r.LookValid and LookDone;
+  LookDone <= Look_Skip or (QueueReady and (IsHit or Walk_Ready));
+  Looked   <= r.LookValid and QueueReady and (IsHit or Walk_Ready) and not Look_Skip;
 
   p_item : process (all) is
   begin
@@ -256,7 +259,7 @@ begin
     );
 
   -- Its set is not read again before it has gone on, so what is shown stays.
-  Walk_Valid <= r.LookValid and QueueReady and not IsHit;
+  Walk_Valid <= r.LookValid and QueueReady and not IsHit and not Look_Skip;
   Walk_Page  <= r.LookPage;
   Walk_Write <= r.LookWrite;
 

@@ -254,6 +254,9 @@ architecture rtl of mmu_top is
   signal Known       : Known_t;
   signal KnownIn     : std_logic_vector(KnownBits_c - 1 downto 0);
   signal KnownOut    : std_logic_vector(KnownBits_c - 1 downto 0);
+  signal KnownPush   : std_logic;
+  signal StayValid   : std_logic;
+  signal StayOut     : std_logic_vector(KnownBits_c - 1 downto 0);
   signal HandValid   : std_logic;
   signal HandReady   : std_logic;
   signal Hand        : Known_t;
@@ -261,6 +264,7 @@ architecture rtl of mmu_top is
   signal AskReady    : std_logic;
   signal AskPage     : Page_t;
   signal AskWrite    : std_logic;
+  signal AskSkip     : std_logic;
   signal ToldValid   : std_logic;
   signal ToldReady   : std_logic;
   signal Told        : Known_t;
@@ -523,8 +527,11 @@ begin
       Known_Ready => HandReady
     );
 
-  -- Ready of who answers hangs on nothing beyond this.
+  -- Ready of who answers hangs on nothing beyond this; what is taken at once does not stay here.
   KnownIn       <= Known.Status & Known.Writable & Known.Memory & Known.Size & Known.Frame;
+  KnownPush     <= KnownValid and (StayValid or not HandReady);
+  HandValid     <= StayValid or (KnownValid and KnownReady);
+  KnownOut      <= StayOut when StayValid = '1' else KnownIn;
   Hand.Status   <= KnownOut(KnownBits_c - 1 downto KnownBits_c - Status_t'length);
   Hand.Writable <= KnownOut(FrameBits_c + SizeBits_c + MemoryBits_c);
   Hand.Memory   <= KnownOut(FrameBits_c + SizeBits_c + MemoryBits_c - 1 downto FrameBits_c + SizeBits_c);
@@ -539,12 +546,12 @@ begin
     port map (
       Clk       => Clk,
       Rst       => Rst,
-      In_Valid  => KnownValid,
+      In_Valid  => KnownPush,
       In_Ready  => KnownReady,
       In_Data   => KnownIn,
-      Out_Valid => HandValid,
+      Out_Valid => StayValid,
       Out_Ready => HandReady,
-      Out_Data  => KnownOut,
+      Out_Data  => StayOut,
       Level     => open,
       In_Place  => open,
       Out_Place => open
@@ -578,6 +585,7 @@ begin
       Ask_Ready     => AskReady,
       Ask_Page      => AskPage,
       Ask_Write     => AskWrite,
+      Ask_Skip      => AskSkip,
       Came_Valid    => ToldValid,
       Came_Ready    => ToldReady,
       Came_Status   => Told.Status,
@@ -613,6 +621,7 @@ begin
       Req_Ready     => AskReady,
       Req_Page      => AskPage,
       Req_Write     => AskWrite,
+      Look_Skip     => AskSkip,
       Resp_Valid    => ToldValid,
       Resp_Ready    => ToldReady,
       Resp_Status   => Told.Status,

@@ -769,8 +769,8 @@ MUTANTS = [
     Mutant(
         "a walk of the L2 TLB that the walker has not taken is written over",
         "l2_tlb.vhd",
-        "LookDone <= QueueReady and (IsHit or Walk_Ready);",
-        "LookDone <= QueueReady;",
+        "LookDone <= Look_Skip or (QueueReady and (IsHit or Walk_Ready));",
+        "LookDone <= Look_Skip or QueueReady;",
         "proof:l2_tlb",
     ),
     Mutant(
@@ -902,10 +902,10 @@ MUTANTS = [
         "bench:*tb_mmu_top*slots=7*random*",
     ),
     Mutant(
-        "a page is asked for one cycle too early",
+        "a page that waits in the L2 TLB is held if the next one is",
         "flexible_stage.vhd",
-        "      In_Data   => Pages(2),",
-        "      In_Data   => Pages(1),",
+        "  Ask_Skip  <= IsHit when IsNew = '1' else WasHit;",
+        "  Ask_Skip  <= IsHit;",
         "proof:flexible_stage",
     ),
     Mutant(
@@ -953,8 +953,8 @@ MUTANTS = [
     Mutant(
         "an error overtakes data of its id",
         "read_channel.vhd",
-        "In_IsFault and Quiet and not Failing;",
-        "In_IsFault and not Failing;",
+        "In_IsFault and Waited and Quiet and not Failing;",
+        "In_IsFault and Waited and not Failing;",
         "proof:read_channel",
     ),
     Mutant(
@@ -1051,8 +1051,22 @@ MUTANTS = [
     Mutant(
         "a page of a run is asked on as well",
         "flexible_stage.vhd",
-        "  AskIn <= FoundValid and not FoundHeld;",
-        "  AskIn <= FoundValid;",
+        "  Ask_Skip  <= IsHit when IsNew = '1' else WasHit;",
+        "  Ask_Skip  <= '0';",
+        "bench:*tb_mmu_top*slots=7*random*",
+    ),
+    Mutant(
+        "a page that is held elsewhere is walked for as well",
+        "l2_tlb.vhd",
+        "  Walk_Valid <= r.LookValid and QueueReady and not IsHit and not Look_Skip;",
+        "  Walk_Valid <= r.LookValid and QueueReady and not IsHit;",
+        "proof:l2_tlb",
+    ),
+    Mutant(
+        "what is taken at once by a translator is given to it again",
+        "mmu_top.vhd",
+        "  KnownPush     <= KnownValid and (StayValid or not HandReady);",
+        "  KnownPush     <= KnownValid;",
         "bench:*tb_mmu_top*slots=7*random*",
     ),
     Mutant(
@@ -1227,7 +1241,7 @@ MUTANTS = [
     Mutant(
         "a write is a read when its page is touched",
         "flexible_stage.vhd",
-        "  Ask_Write <= Ask(WindowBits_g);",
+        "  Ask_Write <= Req_Write;",
         "  Ask_Write <= '0';",
         "bench:*tb_mmu_touch*first touch*",
     ),

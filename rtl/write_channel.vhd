@@ -64,6 +64,9 @@ architecture rtl of write_channel is
   -- The address that is shown to the memory has its place among the data already.
   signal Placed    : std_logic;
   signal Room      : std_logic;
+  signal InReady   : std_logic;
+  -- The burst was there in the cycle before, in which nothing of its id was under way.
+  signal Waited    : std_logic;
   signal Quiet     : std_logic;
   -- Its id has an error.
   signal IsHeldUp  : std_logic;
@@ -88,10 +91,11 @@ begin
   GoesOn      <= In_Valid and not In_IsFault and Room and (Placed or PlaceRoom) and not IsHeldUp;
   Begins      <= GoesOn and M_Aw_Ready;
   M_Aw_Valid  <= GoesOn;
-  Faults      <= In_Valid and In_IsFault and Quiet and not Failing and PlaceRoom;
+  Faults      <= In_Valid and In_IsFault and Waited and Quiet and not Failing and PlaceRoom;
   Taken       <= Faults and Fault_Ready;
   Fault_Valid <= Faults;
-  In_Ready    <= Begins or Taken;
+  InReady     <= Begins or Taken;
+  In_Ready    <= InReady;
 
   PlaceIn    <= (GoesOn and not Placed) or Taken;
   PlaceIs(0) <= In_IsFault;
@@ -143,8 +147,10 @@ begin
         Dropped <= '0';
         FailId  <= In_Id;
       end if;
-      Shown <= M_B_Valid and not Fails and not S_B_Ready;
+      Shown  <= M_B_Valid and not Fails and not S_B_Ready;
+      Waited <= In_Valid and not InReady;
       if Rst = '1' then
+        Waited  <= '0';
         Failing <= '0';
         Shown   <= '0';
         Placed  <= '0';

@@ -1,8 +1,8 @@
 // What must hold of rtl/flexible_stage.vhd, for two runs, pages of three bits and two requests that wait.
 //
 // Who asks, who is asked, and commands do whatever the ports allow. What the TLB has is proved by
-// flexible_tlb_proof.sv; here: each request has one response, in order, and those that are answered by who is asked on get
-// that answer, of their own page.
+// flexible_tlb_proof.sv; here: each request has one response, in order, and those that are answered by who is asked get
+// that answer, of their own page; he is told in the next cycle which ones he is to forget.
 module flexible_stage_proof (
     input clk,
     input req_valid, input [2:0] req_page, input resp_ready, input ask_ready,
@@ -17,7 +17,7 @@ module flexible_stage_proof (
   always @(posedge clk) started <= 1;
   wire rst = !started;
 
-  wire req_ready, resp_valid, resp_writable, ask_valid, came_ready, cmd_ready;
+  wire req_ready, resp_valid, resp_writable, ask_valid, ask_skip, came_ready, cmd_ready;
   wire [2:0] resp_status, ask_page;
   wire [3:0] resp_memory, resp_frame;
   wire [4:0] resp_size;
@@ -27,7 +27,7 @@ module flexible_stage_proof (
       .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Status(resp_status), .Resp_Writable(resp_writable),
       .Resp_Memory(resp_memory), .Resp_Size(resp_size), .Resp_Frame(resp_frame),
-      .Ask_Valid(ask_valid), .Ask_Ready(ask_ready), .Ask_Page(ask_page),
+      .Ask_Valid(ask_valid), .Ask_Ready(ask_ready), .Ask_Page(ask_page), .Ask_Skip(ask_skip),
       .Came_Valid(came_valid), .Came_Ready(came_ready), .Came_Status(came_status), .Came_Writable(came_writable),
       .Came_Memory(came_memory), .Came_Size(came_size), .Came_Frame(came_frame),
       .Cmd_Valid(cmd_valid), .Cmd_Ready(cmd_ready), .Cmd_Kind(cmd_kind), .Cmd_First(cmd_first), .Cmd_Bound(cmd_bound),
@@ -43,6 +43,9 @@ module flexible_stage_proof (
   reg [1:0] in = 0, out = 0, asks = 0, cames = 0;
   wire [1:0] waiting = in - out, missing = asks - cames;
   reg put = 0;
+  // A request was taken in the cycle before.
+  reg is_new = 0, has_asked = 0, was_skipped;
+  reg [2:0] new_page;
   // No command was ever for this page, whichever: it is asked on.
   (* anyconst *) reg [2:0] page;
   reg touched = 0;
@@ -50,16 +53,25 @@ module flexible_stage_proof (
     if (req) pages[in] <= req_page;
     in <= in + req;
     out <= out + resp;
-    if (ask) asked[asks] <= ask_page;
-    asks <= asks + ask;
+    is_new <= req;
+    new_page <= req_page;
+    was_skipped <= ask_skip;
+    if (is_new && !ask_skip) asked[asks] <= new_page;
+    asks <= asks + (is_new && !ask_skip);
     cames <= cames + came;
     put <= started && (put || (cmd_valid && cmd_kind == 2));
     touched <= started && (touched || (cmd_valid && cmd_first <= page && page < cmd_bound));
     if (started) begin
       if (resp) assert (waiting != 0);
       if (came) assert (resp && asks != cames);
-      // What is asked on was asked for, and no more than that.
-      if (ask) assert (missing < 2 && waiting != 0);
+      // Each is asked on, and forgotten only if an entry has it.
+      assert (ask == req);
+      if (ask_valid) assert (ask_page == req_page);
+      if (is_new && ask_skip) assert (put);
+      if (is_new && new_page == page && !touched) assert (!ask_skip);
+      if (!is_new && has_asked) assert (ask_skip == was_skipped);
+      if (is_new) has_asked <= 1;
+      if (is_new && !ask_skip) assert (missing < 2 && waiting != 0);
       if (came) begin
         assert (asked[cames] == pages[out]);
         assert ({resp_status, resp_writable, resp_memory, resp_size, resp_frame} ==
@@ -68,18 +80,14 @@ module flexible_stage_proof (
       if (resp && !came) assert (resp_status == 0 && resp_size == 0 && put);
       if (resp && pages[out] == page && !touched) assert (came);
       // When nothing waits, everything that was asked on has come.
-      if (waiting == 0) assert (asks == cames && !ask_valid);
+      if (waiting == 0) assert (asks == cames);
     end
   end
 
   // ---- what is shown stays
-  reg p_ask = 0, p_resp = 0;
-  reg [2:0] p_page;
+  reg p_resp = 0;
   always @(posedge clk) begin
-    p_ask <= started && ask_valid && !ask_ready;
     p_resp <= started && resp_valid && !resp_ready;
-    p_page <= ask_page;
-    if (started && p_ask) assert (ask_valid && ask_page == p_page);
     if (started && p_resp) assert (resp_valid);
   end
 

@@ -8,7 +8,7 @@
 // asked for after the second watched event, which is any invalidation at all.
 module l2_tlb_proof (
     input clk,
-    input req_valid, input [1:0] req_page, input resp_ready, input walk_ready,
+    input req_valid, input [1:0] req_page, input skip, input resp_ready, input walk_ready,
     input came_valid, input [2:0] came_status, input [2:0] came_frame, input [4:0] came_size,
     input inval_valid, input [1:0] inval_first, input [1:0] inval_last,
     input watch, input mark, input mark_any
@@ -30,7 +30,7 @@ module l2_tlb_proof (
 
   l2_tlb dut (
       .Clk(clk), .Rst(rst),
-      .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page),
+      .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page), .Look_Skip(is_skipped),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Status(resp_status),
       .Resp_Writable(resp_writable), .Resp_Memory(resp_memory), .Resp_Size(resp_size), .Resp_Frame(resp_frame),
       .Walk_Valid(walk_valid), .Walk_Ready(walk_ready), .Walk_Page(walk_page),
@@ -46,11 +46,21 @@ module l2_tlb_proof (
 
   (* anyconst *) reg [1:0] page;
 
+  // Whether the page that was taken last is found elsewhere: told in the cycle after it was, and until the next is. It is gone.
+  reg is_new = 0, was_skipped = 0;
+  wire is_skipped = is_new ? skip : was_skipped;
+  wire gone = is_new && skip;
+  always @(posedge clk) begin
+    is_new <= req;
+    was_skipped <= is_skipped;
+    if (started && is_skipped) assert (!walk_valid);
+  end
+
   reg [2:0] waiting = 0, walks = 0;
   always @(posedge clk) begin
-    waiting <= waiting + req - resp;
+    waiting <= waiting + req - resp - gone;
     walks <= walks + walk - came;
-    if (resp) assert (waiting != 0);
+    if (resp) assert (waiting != gone);
     if (started) assert (waiting <= MOST && walks <= MOST);
   end
 
@@ -99,21 +109,27 @@ module l2_tlb_proof (
   always @* if (p_came) assume (came_valid && came_data == p_came_data);
 
   // ---- the watched request: how many are answered before it
-  reg watched = 0, seen = 0, after, after_any;
+  reg watched = 0, seen = 0, is_mine = 0, after, after_any;
   reg [2:0] ahead;
   reg [1:0] mine_page;
   wire mine = resp && seen && ahead == 0;
   always @(posedge clk) begin
     if (req && watch && !watched) begin
       {watched, seen} <= 2'b11;
-      ahead <= waiting - resp;
+      ahead <= waiting - resp - gone;
       after <= happened;
       after_any <= disturbed;
       mine_page <= req_page;
-    end else if (mine) seen <= 0;
-    else if (resp) ahead <= ahead - 1;
+      is_mine <= 1;
+    end else begin
+      if (mine || (is_mine && gone)) seen <= 0;
+      else if (resp) ahead <= ahead - 1;
+      is_mine <= 0;
+    end
 
     if (mine) begin
+      // One that is found elsewhere has no response.
+      assert (!(is_mine && gone));
       // Its own page, as the walk has found it; faults are of walks of its own.
       assert (resp_memory == mine_page && (resp_status == 0) == resp_frame[2]);
       assert (resp_writable == resp_frame[1]);
@@ -145,5 +161,6 @@ module l2_tlb_proof (
     cover (mine && resp_status == 1);
     cover (inval && waiting == MOST - 1 && inval_first != inval_last);
     cover (p_resp && p_walk);
+    cover (gone && waiting == MOST - 1 && walk_ready);
   end
 endmodule
