@@ -21,7 +21,7 @@ entity burst_ledger is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- A burst of this id begins, if there is room; in the cycle before no burst of it was under way.
+    -- A burst of this id begins, if there is room; no burst of it is under way.
     Begin_Room  : out   std_logic;
     Begin_Valid : in    std_logic;
     Begin_Id    : in    std_logic_vector(IdBits_g - 1 downto 0);
@@ -55,6 +55,8 @@ architecture rtl of burst_ledger is
   signal Draining : std_logic;
   signal Counting : std_logic;
   signal Left     : Count_t;
+  -- There are fewer under way than there may be.
+  signal HasRoom  : std_logic;
 
   signal WritesBegun : std_logic;
   signal BegunAt     : Id_t;
@@ -65,7 +67,10 @@ architecture rtl of burst_ledger is
 
 begin
 
-  Begin_Room  <= '1' when Clearing = '0' and UnderWay /= Bursts_g else '0';
+  Begin_Room  <= HasRoom;
+
+  Begin_Quiet <= '1' when Clearing = '0'
+                 and Begun(to_integer(unsigned(Begin_Id))) = Ended(to_integer(unsigned(Begin_Id))) else '0';
 
   WritesBegun <= Begin_Valid or Clearing;
   BegunAt     <= Place when Clearing = '1' else unsigned(Begin_Id);
@@ -90,15 +95,13 @@ begin
     variable left_v : Count_t;
   begin
     if rising_edge(Clk) then
-      Drained     <= '0';
-      Begin_Quiet <= '0';
-      if Clearing = '0' and Begun(to_integer(unsigned(Begin_Id))) = Ended(to_integer(unsigned(Begin_Id))) then
-        Begin_Quiet <= '1';
-      end if;
+      Drained <= '0';
       if Begin_Valid = '1' and End_Valid = '0' then
         UnderWay <= UnderWay + 1;
+        HasRoom  <= '0' when UnderWay = Bursts_g - 1 else '1';
       elsif Begin_Valid = '0' and End_Valid = '1' then
         UnderWay <= UnderWay - 1;
+        HasRoom  <= '1';
       end if;
 
       if Clearing = '1' then
@@ -107,6 +110,7 @@ begin
         Place   <= Place + 1;
         if (and Place) = '1' then
           Clearing <= '0';
+          HasRoom  <= '1';
         end if;
       elsif Draining = '1' then
         left_v := Begun(to_integer(Place)) - Ended(to_integer(Place));
@@ -136,6 +140,7 @@ begin
         Clearing <= '1';
         Place    <= (others => '0');
         UnderWay <= 0;
+        HasRoom  <= '0';
         Draining <= '0';
         Counting <= '0';
         Drained  <= '0';

@@ -906,7 +906,7 @@ MUTANTS = [
         "flexible_stage.vhd",
         "  Ask_Skip  <= IsHit when IsNew = '1' else WasHit;",
         "  Ask_Skip  <= IsHit;",
-        "proof:flexible_stage",
+        "bench:*tb_mmu_top*slots=7*random*",
     ),
     Mutant(
         "an invalidation does not wait for the writer",
@@ -953,8 +953,8 @@ MUTANTS = [
     Mutant(
         "an error overtakes data of its id",
         "read_channel.vhd",
-        "In_IsFault and Waited and Quiet and not Failing;",
-        "In_IsFault and Waited and not Failing;",
+        "In_IsFault and Quiet and not Failing and not InReady;",
+        "In_IsFault and not Failing and not InReady;",
         "proof:read_channel",
     ),
     Mutant(
@@ -1155,10 +1155,10 @@ MUTANTS = [
         "bench:*tb_mmu_top*slots=7*random*",
     ),
     Mutant(
-        "a line of the driver's is read ahead beyond its table",
+        "a line of the driver's is read ahead into the window",
         "walker.vhd",
+        "(LookSpace = '1' and isLastLine(LookPage, minimum(SpaceStep_c, WindowBits_c)))",
         "(LookSpace = '1' and isLastLine(LookPage, SpaceStep_c))",
-        "(LookSpace = '1' and false)",
         "bench:*tb_mmu_top*numbers of more levels*",
     ),
     Mutant(
@@ -1188,6 +1188,20 @@ MUTANTS = [
         "      and (not isLowest or isUnaligned(e.Number, step) or unsigned(e.Size) /= step) then",
         "      and (not isLowest or unsigned(e.Size) /= step) then",
         "bench:*tb_mmu_top*random*",
+    ),
+    Mutant(
+        "a page of a run of the driver's gets the frame of another",
+        "walker.vhd",
+        "(LookSpace = '1' and i < SpaceStep_c) then",
+        "(LookSpace = '1' and i < LeafBits_g) then",
+        "lockstep:mmu",
+    ),
+    Mutant(
+        "what cannot be read above the driver's leaf level is a word",
+        "space_directory.vhd",
+        "e_v := spaceDirectory(Word, Come_Failed = '1',",
+        "e_v := spaceDirectory(Word, false,",
+        "lockstep:mmu",
     ),
     Mutant(
         "a page of the driver's is touched",

@@ -64,9 +64,9 @@ architecture rtl of read_channel is
   signal Amid     : std_logic;
   signal Shown    : std_logic;
   signal Room     : std_logic;
-  signal InReady   : std_logic;
-  -- The burst was there in the cycle before, in which nothing of its id was under way.
-  signal Waited    : std_logic;
+  signal InReady  : std_logic;
+  -- Nothing stands in the way of an error for the burst that is there, as was seen in the cycle before.
+  signal MayFail  : std_logic;
   signal Quiet    : std_logic;
   signal GoesOn   : std_logic;
   signal Begins   : std_logic;
@@ -80,7 +80,7 @@ begin
   GoesOn      <= In_Valid and not In_IsFault and Room when Failing = '0' or In_Id /= FailId else '0';
   Begins      <= GoesOn and M_Ar_Ready;
   M_Ar_Valid  <= GoesOn;
-  Faults      <= In_Valid and In_IsFault and Waited and Quiet and not Failing;
+  Faults      <= MayFail;
   Taken       <= Faults and Fault_Ready;
   Fault_Valid <= Faults;
   InReady     <= Begins or Taken;
@@ -113,10 +113,10 @@ begin
       if M_R_Valid = '1' and MReady = '1' then
         Amid <= not M_R_Last;
       end if;
-      Shown  <= M_R_Valid and not Fails and not S_R_Ready;
-      Waited <= In_Valid and not InReady;
+      Shown   <= M_R_Valid and not Fails and not S_R_Ready;
+      MayFail <= In_Valid and In_IsFault and Quiet and not Failing and not InReady;
       if Rst = '1' then
-        Waited  <= '0';
+        MayFail <= '0';
         Failing <= '0';
         Amid    <= '0';
         Shown   <= '0';

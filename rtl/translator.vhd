@@ -151,7 +151,7 @@ architecture rtl of translator is
     -- The entry that is filled next; the one that was filled in the cycle before, and with what.
     NextEntry  : Entry_t;
     Filled     : std_logic;
-    FillEntry  : Entry_t;
+    FillEntry  : natural range 0 to 2 ** EntryBits_c - 1;
     FillHeld   : Held_t;
     -- A request was accepted in the cycle before: the entry that has its page, if one has, and its place in the queue.
     IsNew      : std_logic;

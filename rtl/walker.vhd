@@ -376,7 +376,8 @@ begin
     AboveAsk  <= LookValid and LookSpace and not LookAhead;
     AboveDone <= AboveAsk and LookDone;
     AboveRead <= AboveValid and ArFree;
-    IsLast    <= '1' when (LookSpace = '1' and isLastLine(LookPage, SpaceStep_c))
+    -- The window is aligned to its size: the next line is one of it where this one is.
+    IsLast    <= '1' when (LookSpace = '1' and isLastLine(LookPage, minimum(SpaceStep_c, WindowBits_c)))
                  or (LookSpace = '0' and isLastLine(LookPage, LeafBits_g)) else '0';
     LineAddr  <= Top.Number(SpaceTableBits_c - 1 downto 0) & LookPage(SpaceStep_c - 1 downto 0) & "000"
                  when LookSpace = '1' else

@@ -65,8 +65,8 @@ architecture rtl of write_channel is
   signal Placed    : std_logic;
   signal Room      : std_logic;
   signal InReady   : std_logic;
-  -- The burst was there in the cycle before, in which nothing of its id was under way.
-  signal Waited    : std_logic;
+  -- Nothing stands in the way of an error for the burst that is there, as was seen in the cycle before.
+  signal MayFail   : std_logic;
   signal Quiet     : std_logic;
   -- Its id has an error.
   signal IsHeldUp  : std_logic;
@@ -91,7 +91,7 @@ begin
   GoesOn      <= In_Valid and not In_IsFault and Room and (Placed or PlaceRoom) and not IsHeldUp;
   Begins      <= GoesOn and M_Aw_Ready;
   M_Aw_Valid  <= GoesOn;
-  Faults      <= In_Valid and In_IsFault and Waited and Quiet and not Failing and PlaceRoom;
+  Faults      <= MayFail;
   Taken       <= Faults and Fault_Ready;
   Fault_Valid <= Faults;
   InReady     <= Begins or Taken;
@@ -147,10 +147,10 @@ begin
         Dropped <= '0';
         FailId  <= In_Id;
       end if;
-      Shown  <= M_B_Valid and not Fails and not S_B_Ready;
-      Waited <= In_Valid and not InReady;
+      Shown   <= M_B_Valid and not Fails and not S_B_Ready;
+      MayFail <= In_Valid and In_IsFault and Quiet and not Failing and PlaceRoom and not InReady;
       if Rst = '1' then
-        Waited  <= '0';
+        MayFail <= '0';
         Failing <= '0';
         Shown   <= '0';
         Placed  <= '0';

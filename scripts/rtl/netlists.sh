@@ -11,11 +11,12 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=tools.sh
 source scripts/rtl/tools.sh
 
-# name, then the generics of window_mmu: the same as in tests/rtl.rs
+# name, then the generics of window_mmu, of mmu of mmu_top: the same as in tests/rtl.rs
 readonly LOCKSTEP="
 default
 small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Entries_g=3 Depth_g=3 Ways_g=0 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
 one AddrBits_g=36 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Entries_g=1 Depth_g=1 SetBits_g=1 Ways_g=1 EpochBits_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
+mmu AddrBits_g=40 PhysBits_g=24 RootBits_g=2 LeafBits_g=3 IdBits_g=3 Entries_g=3 Slots_g=4 Bursts_g=6 SetBits_g=1 Ways_g=2 EpochBits_g=4 Flexible_g=2 RunBits_g=4 DataBits_g=128 Lines_g=3 AheadFrom_g=1 SpaceBits_g=20 HeldBits_g=1
 odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Entries_g=5 Depth_g=7 SetBits_g=2 Ways_g=3 EpochBits_g=3 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
 "
 
@@ -61,15 +62,16 @@ mkdir -p "$out"
 
 # netlist NAME GENERIC...
 netlist() {
-    local name=$1 work=$out/$1 generics=()
+    local name=$1 work=$out/$1 entity=window_mmu generics=()
+    [ "$name" != mmu ] || entity=mmu_top
     shift
     [ $# -eq 0 ] || generics=("${@/#/-g}")
     mkdir -p "$work"
     cd "$work"
-    analyse "$sources" window_mmu
-    ghdl --synth --std=08 --out=verilog "${generics[@]}" window_mmu >window_mmu.v 2>synth.log ||
+    analyse "$sources" "$entity"
+    ghdl --synth --std=08 --out=verilog "${generics[@]}" "$entity" >"$entity.v" 2>synth.log ||
         { cat synth.log >&2 && return 1; }
-    verilate window_mmu.v Vwindow_mmu "$OLDPWD/rtl/lockstep/window_mmu.cpp" "$out/$name.so" -shared >verilator.log 2>&1 ||
+    verilate "$entity.v" "V$entity" "$OLDPWD/rtl/lockstep/$entity.cpp" "$out/$name.so" -shared >verilator.log 2>&1 ||
         { cat verilator.log >&2 && return 1; }
     cd "$OLDPWD"
 }

@@ -17,6 +17,7 @@ use farside_card::window::WindowGeometry;
 use rig_rtl::chapter6;
 use rig_rtl::netlist::Netlist;
 use rig_rtl::throughput::{LATENCY, Load, Measured, Pattern, raw, translated};
+use rig_rtl::whole::Whole;
 use rig_rtl::{Counts, Lockstep, Shape};
 
 /// Sizes of each netlist, as `scripts/rtl/netlists.sh` makes them.
@@ -93,17 +94,26 @@ fn netlists() -> PathBuf {
     PathBuf::from(std::env::var_os("FARSIDE_RTL_NETLISTS").expect("the netlists' folder"))
 }
 
+/// Cycles that each netlist runs.
+fn cycles() -> u64 {
+    std::env::var("FARSIDE_RTL_CYCLES").map_or(100_000, |text| text.parse().expect("a number"))
+}
+
+/// Whether the netlist of this name runs.
+fn is_asked_for(name: &str) -> bool {
+    std::env::var("FARSIDE_RTL_NETLIST").map_or(true, |asked| asked == name)
+}
+
 #[test]
 #[ignore = "scripts/rtl/test.sh makes the netlists for it"]
 fn model_and_vhdl_answer_the_same() {
-    let folder = netlists();
-    let cycles: u64 =
-        std::env::var("FARSIDE_RTL_CYCLES").map_or(100_000, |text| text.parse().expect("a number"));
+    let (folder, cycles) = (netlists(), cycles());
     let mut shapes = shapes();
-    if let Ok(name) = std::env::var("FARSIDE_RTL_NETLIST") {
-        shapes.retain(|shape| shape.name == name);
-    }
-    assert_ne!(shapes.len(), 0, "FARSIDE_RTL_NETLIST is the name of no netlist");
+    shapes.retain(|shape| is_asked_for(shape.name));
+    assert!(
+        !shapes.is_empty() || is_asked_for("mmu"),
+        "FARSIDE_RTL_NETLIST is the name of no netlist"
+    );
     for shape in shapes {
         for seed in 0..4 {
             let mut lockstep = Lockstep::new(&folder, &shape, seed);
@@ -121,6 +131,26 @@ fn model_and_vhdl_answer_the_same() {
             assert_eq!(ahead > 0, shape.ahead_from < 1 << shape.line_bits, "{counts:?}");
         }
     }
+}
+
+#[test]
+#[ignore = "scripts/rtl/test.sh makes the netlists for it"]
+fn model_and_vhdl_answer_the_same_to_readers_and_writers() {
+    if !is_asked_for("mmu") {
+        return;
+    }
+    let (folder, cycles) = (netlists(), cycles());
+    let mut often = [0; 6];
+    for seed in 0..4 {
+        let seen = Whole::new(&folder, seed).run(cycles / 4);
+        println!("mmu seed {seed}: {seen:?}");
+        assert!(seen.bursts > cycles / 400, "{seen:?}");
+        let [not_mapped, read_only, bus_error, bad_entry, no_frame] = seen.faults;
+        assert_eq!(no_frame, 0, "there is no allocator");
+        let kinds = [not_mapped, read_only, bus_error, bad_entry, seen.of_runs, seen.untranslated];
+        often = std::array::from_fn(|kind| often[kind] + kinds[kind]);
+    }
+    assert!(often.iter().all(|&times| times > cycles / 20_000), "{often:?}");
 }
 
 /// A row of the report: what it is, a netlist, a load, and the least beats a cycle that are promised.

@@ -4,6 +4,7 @@ pub(crate) mod chapter6;
 mod memory;
 pub(crate) mod netlist;
 pub(crate) mod throughput;
+pub(crate) mod whole;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;

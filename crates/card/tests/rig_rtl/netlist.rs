@@ -1,4 +1,4 @@
-//! A netlist that Verilator compiled, behind the C interface of `rtl/lockstep/window_mmu.cpp`.
+//! A netlist that Verilator compiled, behind the C interface of `rtl/lockstep/window_mmu.cpp` or of another one there.
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -65,35 +65,50 @@ struct Model {
     _opaque: [u8; 0],
 }
 
-type Look = unsafe extern "C" fn(*mut Model, *const Inputs, *mut Outputs);
+type Look<I, O> = unsafe extern "C" fn(*mut Model, *const I, *mut O);
 type Clock = unsafe extern "C" fn(*mut Model);
 
-/// A netlist and its state.
-pub(crate) struct Netlist {
+/// A netlist and its state: what goes into its ports, and what comes out.
+pub(crate) struct Entity<I, O> {
     model: NonNull<Model>,
-    look: Look,
+    look: Look<I, O>,
     clock: Clock,
     free: unsafe extern "C" fn(*mut Model),
     /// Last, so that it is unloaded last.
     _library: Library,
 }
 
+/// That of `window_mmu`.
+pub(crate) type Netlist = Entity<Inputs, Outputs>;
+
 impl Netlist {
     /// Loads the library at `path`.
     pub(crate) fn load(path: &Path) -> Netlist {
-        // SAFETY: the library is made by scripts/rtl/netlists.sh from window_mmu.cpp, whose functions have
-        // these types; it is kept as long as they are.
+        // SAFETY: both structs are laid out as in window_mmu.cpp.
+        unsafe { Entity::open(path, "window_mmu") }
+    }
+}
+
+impl<I, O: Default> Entity<I, O> {
+    /// Loads the library at `path`, of the entity `name`.
+    ///
+    /// # Safety
+    /// `I` and `O` are laid out as `Inputs` and `Outputs` in `rtl/lockstep/NAME.cpp`.
+    pub(crate) unsafe fn open(path: &Path, name: &str) -> Entity<I, O> {
+        let symbol = |what: &str| format!("{name}_{what}");
+        // SAFETY: the library is made by scripts/rtl/netlists.sh from NAME.cpp, whose functions have these types, as the
+        // caller says; it is kept as long as they are.
         unsafe {
             let library =
                 Library::new(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let new: unsafe extern "C" fn() -> *mut Model =
-                *library.get(b"window_mmu_new").expect("new");
+                *library.get(symbol("new").as_bytes()).expect("new");
             let (look, clock) = (
-                *library.get(b"window_mmu_look").expect("look"),
-                *library.get(b"window_mmu_clock").expect("clock"),
+                *library.get(symbol("look").as_bytes()).expect("look"),
+                *library.get(symbol("clock").as_bytes()).expect("clock"),
             );
-            let free = *library.get(b"window_mmu_free").expect("free");
-            Netlist {
+            let free = *library.get(symbol("free").as_bytes()).expect("free");
+            Entity {
                 model: NonNull::new(new()).expect("a model"),
                 look,
                 clock,
@@ -104,9 +119,9 @@ impl Netlist {
     }
 
     /// What comes out of the ports while this goes in.
-    pub(crate) fn look(&mut self, inputs: &Inputs) -> Outputs {
-        let mut outputs = Outputs::default();
-        // SAFETY: the model lives until `drop`, and both structs are laid out as in window_mmu.cpp.
+    pub(crate) fn look(&mut self, inputs: &I) -> O {
+        let mut outputs = O::default();
+        // SAFETY: the model lives until `drop`, and both structs are laid out as `open` was told.
         unsafe { (self.look)(self.model.as_ptr(), inputs, &mut outputs) };
         outputs
     }
@@ -118,9 +133,9 @@ impl Netlist {
     }
 }
 
-impl Drop for Netlist {
+impl<I, O> Drop for Entity<I, O> {
     fn drop(&mut self) {
-        // SAFETY: it was made by `window_mmu_new`, and nobody uses it any more.
+        // SAFETY: it was made by the library's `new`, and nobody uses it any more.
         unsafe { (self.free)(self.model.as_ptr()) }
     }
 }
