@@ -1,6 +1,6 @@
 -- Between who asks for walks and the walker: a page that a walk does not find is touched for the first time, and the
--- allocator says where it is; and of what the allocator has taken back, nothing is found. What is said of pages that are
--- none of the window goes on as it is.
+-- allocator says where it is; and of what the allocator has taken back, nothing is found. What is said of pages that
+-- are none of the window goes on as it is.
 --
 -- Responses come in the order of walks, each a cycle later than the walker's. While a touch is answered the walks
 -- behind it wait for their response, not for their reads. The walk's ticket, and the word that it has seen, go to the

@@ -1,5 +1,5 @@
--- A TLB of flexible length beside who else knows where pages are: what it has is answered from it, and of the others what
--- is said there. Responses come in the order of requests.
+-- A TLB of flexible length beside who else knows where pages are: what it has is answered from it, and of the others
+-- what is said there. Responses come in the order of requests.
 --
 -- Both look for a page in the same cycles, so that who is held nowhere has lost none. He who is asked takes it with its
 -- request, and is told in the next cycle if it is held here: then he forgets it. A page that is held here is answered
@@ -39,8 +39,8 @@ entity flexible_stage is
     Resp_Memory   : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Resp_Size     : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Resp_Frame    : out   std_logic_vector(FrameBits_g - 1 downto 0);
-    -- The requests; from the cycle after one was taken until the next one is, whether an entry has its page. Of those that
-    -- no entry has what is said of them, in their order.
+    -- The requests; from the cycle after one was taken until the next one is, whether an entry has its page. Of those
+    -- that no entry has what is said of them, in their order.
     Ask_Valid     : out   std_logic;
     Ask_Ready     : in    std_logic;
     Ask_Page      : out   std_logic_vector(WindowBits_g - 1 downto 0);

@@ -44,9 +44,9 @@ entity l2_tlb is
     Req_Page      : in    std_logic_vector(WindowBits_g - 1 downto 0);
     -- For the walk, if there is one: the page is written to.
     Req_Write     : in    std_logic;
-    -- Of the page that is looked up, from the cycle after its request on: it is found elsewhere. It has no response then, and
-    -- no walk.
-    Look_Skip     : in    std_logic := '0';
+    -- Of the page that is looked up, from the cycle after its request on: it is found elsewhere. It has no response
+    -- then, and no walk.
+    Look_Skip     : in    std_logic;
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
     Resp_Status   : out   Status_t;

@@ -8,7 +8,8 @@
 -- the words of tables, an invalidation of the pages follows. Sizes are those of the multi-FPGA paper (section II-B).
 --
 -- With SpaceBits_g the addresses of the driver's space are translated: those of the window, which lies in it, by the
--- allocator's tables, the others by the driver's. Else those of the window alone. Who belongs to neither goes on as he is.
+-- allocator's tables, the others by the driver's. Else those of the window alone. Who belongs to neither goes on as he
+-- is.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -46,7 +47,8 @@ entity mmu_top is
     -- An allocator is asked for pages that no walk finds; of its tickets.
     Touches_g     : boolean  := false;
     TicketBits_g  : positive := 24;
-    -- Pages of the driver's space, as a power of two; none: there is no space. Tables and runs of it that the walker holds.
+    -- Pages of the driver's space, as a power of two; none: there is no space. Tables and runs of it that the walker
+    -- holds.
     SpaceBits_g   : natural range 0 to 32 := 32;
     HeldBits_g    : positive := 4
   );

@@ -1,5 +1,5 @@
--- The tables of the driver's space above the leaf level: which table of the leaf level has the words of a page, or which
--- run the page is of (docs/card-interface.md, section 8, Translation tables).
+-- The tables of the driver's space above the leaf level: which table of the leaf level has the words of a page, or
+-- which run the page is of (docs/card-interface.md, section 8, Translation tables).
 --
 -- What was found is held, of several aligned runs of pages that a table has words of, until there is a drop. A page of
 -- which nothing is held is walked for from the root word down, a read each level; a walk under way at a drop begins
@@ -95,7 +95,7 @@ architecture rtl of space_directory is
 begin
 
   assert SpaceBits_g > StepBits_g + HeldBits_g and SpaceBits_g <= NumberBits_c
-    report "space_directory: the space has more pages than the tables that are held, and no more than tables have words for"
+    report "space_directory: the space has more pages than the tables that are held, and words for all"
     severity failure;
   assert 2 ** StepBits_g * WordBits_c / 8 = 2 ** PageBits_g or StepBits_g /= SpaceStep_c
     report "space_directory: a table is a page" severity failure;

@@ -182,9 +182,9 @@ architecture rtl of translator is
 
   signal r : Registers_t;
 
-  -- Of the translations that are held, by entry, and as they were when requests were accepted, by place in the queue; of
-  -- the walks, by slot: what they have found, their pages, and the place in the queue of the last request that waits for
-  -- them.
+  -- Of the translations that are held, by entry, and as they were when requests were accepted, by place in the queue;
+  -- of the walks, by slot: what they have found, their pages, and the place in the queue of the last request that
+  -- waits for them.
   signal HeldRam    : HeldRam_t;
   signal PlaceRam   : PlaceRam_t;
   signal ResultRam  : ResultRam_t;
@@ -258,8 +258,8 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Requests: what is held, or waited for already
   ------------------------------------------------------------------------------------------------
-  -- Pages of an invalidation are dropped in the cycle in which that is taken, the page of a fault only in the one after:
-  -- nobody is accepted in it.
+  -- Pages of an invalidation are dropped in the cycle in which that is taken, the page of a fault only in the one
+  -- after: nobody is accepted in it.
   InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;
   In_Ready <= InReady;
   Accept   <= In_Valid and InReady;

@@ -57,13 +57,13 @@ entity walker is
     Root_Index    : in    std_logic_vector(RootBits_g - 1 downto 0);
     Root_Word     : in    std_logic_vector(WordBits_c - 1 downto 0);
     -- The driver's root word, and the number of the space's first page
-    Space_Root    : in    std_logic_vector(WordBits_c - 1 downto 0) := (others => '0');
-    Space_First   : in    std_logic_vector(LevelsMax_c * SpaceStep_c - 1 downto 0) := (others => '0');
+    Space_Root    : in    std_logic_vector(WordBits_c - 1 downto 0);
+    Space_First   : in    std_logic_vector(LevelsMax_c * SpaceStep_c - 1 downto 0);
     -- Pages to walk for: of the space, or else of the window, whose bits are the lowest
     Req_Valid     : in    std_logic;
     Req_Ready     : out   std_logic;
     Req_Page      : in    std_logic_vector(maximum(SpaceBits_g, RootBits_g + LeafBits_g) - 1 downto 0);
-    Req_IsSpace   : in    std_logic := '0';
+    Req_IsSpace   : in    std_logic;
     -- Responses
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
@@ -296,8 +296,8 @@ begin
   -- cycle before, again and again while it takes longer.
   ------------------------------------------------------------------------------------------------
   LookFree <= not LookValid or LookDone;
-  NextPage <= LookPage when LookFree = '0' else WaitPage(PageBits_c - 1 downto 0) when WaitValid = '1'
-              else firstPage(AheadTag);
+  NextPage <= LookPage when LookFree = '0' else
+              WaitPage(PageBits_c - 1 downto 0) when WaitValid = '1' else firstPage(AheadTag);
 
   i_root : entity work.root_table
     generic map (
@@ -377,8 +377,14 @@ begin
     AboveDone <= AboveAsk and LookDone;
     AboveRead <= AboveValid and ArFree;
     -- The window is aligned to its size: the next line is one of it where this one is.
-    IsLast    <= '1' when (LookSpace = '1' and isLastLine(LookPage, minimum(SpaceStep_c, WindowBits_c)))
-                 or (LookSpace = '0' and isLastLine(LookPage, LeafBits_g)) else '0';
+    p_last : process (all) is
+    begin
+      IsLast <= '1' when isLastLine(LookPage, LeafBits_g) else '0';
+      if LookSpace = '1' then
+        IsLast <= '1' when isLastLine(LookPage, minimum(SpaceStep_c, WindowBits_c)) else '0';
+      end if;
+    end process;
+
     LineAddr  <= Top.Number(SpaceTableBits_c - 1 downto 0) & LookPage(SpaceStep_c - 1 downto 0) & "000"
                  when LookSpace = '1' else
                  Top.Number(TableBits_c - 1 downto 0) & LookPage(LeafBits_g - 1 downto 0) & "000";

@@ -27,8 +27,8 @@ package window_pkg is
   constant TableBit_c    : natural := 16;
   constant NumberLow_c   : natural := 32;
 
-  -- Of the driver's tables: words of one as a power of two, levels, where the root word has their number, and the memory
-  -- that stands for the bus.
+  -- Of the driver's tables: words of one as a power of two, levels, where the root word has their number, and the
+  -- memory that stands for the bus.
   constant SpaceStep_c      : positive := 9;
   constant LevelsMax_c      : positive := 6;
   constant RootLevelsLow_c  : natural := 1;
@@ -99,8 +99,8 @@ package window_pkg is
   -- The driver's root word: the table on top.
   function spaceRoot (word : std_logic_vector(WordBits_c - 1 downto 0); tableBits : positive) return Entry_t;
 
-  -- A word of the driver's leaf level. Who writes the tables sets its bits: one that is not accessed says nothing, one that
-  -- is not dirty lets nobody write. `step`: the largest run, as a power of two of pages.
+  -- A word of the driver's leaf level. Who writes the tables sets its bits: one that is not accessed says nothing, one
+  -- that is not dirty lets nobody write. `step`: the largest run, as a power of two of pages.
   function spaceEntry (
     word       : std_logic_vector(WordBits_c - 1 downto 0);
     readFailed : boolean;

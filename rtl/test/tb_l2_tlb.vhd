@@ -422,6 +422,7 @@ begin
       Req_Ready     => ReqReady,
       Req_Page      => ReqPage,
       Req_Write     => '0',
+      Look_Skip     => '0',
       Resp_Valid    => RespValid,
       Resp_Ready    => RespReady,
       Resp_Status   => RespStatus,

@@ -458,7 +458,8 @@ begin
         found_v := isFault(d, history_v(pageOf(burst_v.addr))(time mod 256));
         exit when found_v;
       end loop;
-      check(found_v, "a record " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)) & ": " & to_string(FaultStatus));
+      check(found_v, "a record " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)) & ": "
+        & to_string(FaultStatus));
       records_v(d) := records_v(d) + 1;
     end procedure;
 
@@ -802,8 +803,8 @@ begin
       return word_v;
     end function;
 
-    -- Of pages that may be written to some are not dirty, and of those that are not mapped some are not accessed: who has
-    -- the tables is to set that.
+    -- Of pages that may be written to some are not dirty, and of those that are not mapped some are not accessed: who
+    -- has the tables is to set that.
     impure function driverWord (known : Known_t; size : natural) return Word_t is
       variable word_v : Word_t := (others => '0');
     begin
@@ -1134,8 +1135,8 @@ begin
         check(Reads - reads_v <= 1, "its table is held");
         info("one whose table is held: " & to_string(latency_v(Writer_c)) & " cycles");
         check(latency_v(Writer_c) <= Latency_c + 8, "a miss in a table that is held");
-        -- The window's pages are the allocator's, between the driver's of the same table; nobody reads ahead from one into
-        -- the other.
+        -- The window's pages are the allocator's, between the driver's of the same table; nobody reads ahead from one
+        -- into the other.
         ask(Reader_c, Before_c + 2);
         ask(Reader_c, Before_c + 3);
         ask(Reader_c, 0);
