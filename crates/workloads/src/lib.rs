@@ -42,7 +42,7 @@ use std::fmt;
 pub use script::{Group, Script, Step};
 use serde::{Deserialize, Serialize};
 pub use trace::{
-    Access, Allocation, Trace, TraceAllocation, TraceDescription, TraceError, TraceRow,
+    Access, Allocation, Converted, Trace, TraceAllocation, TraceDescription, TraceError, TraceRow,
     TraceWriteError, TraceWriter, convert,
 };
 

@@ -11,7 +11,7 @@ use farside_plugin::PluginError;
 use farside_sim::functional::{Options, Report, Table, replay_with};
 use farside_sim::{SimError, Spec, scheme as schemes};
 use farside_workloads::order::shared_accesses;
-use farside_workloads::{Trace, Workload, convert};
+use farside_workloads::{Converted, Trace, Workload, convert};
 use serde::{Deserialize, Serialize};
 
 use super::log::say;
@@ -29,8 +29,9 @@ use super::{Failure, apart};
 /// docs/workloads.md.
 ///
 /// A trace is a recording (NAME.bin.zst with NAME.json beside it), a Parquet file that `convert`
-/// or `farside demo --record` wrote, or text of `valgrind --tool=lackey --trace-mem=yes`; which one,
-/// its content says. Without a trace or a workload the two excerpts that come with the program are
+/// or `farside demo --record` wrote, or what another tool wrote: valgrind's lackey, DynamoRIO's view,
+/// gem5 (packets), Accel-Sim (.traceg, kernelslist.g), CSV or Parquet with address and write; which
+/// one, its content says (docs/workloads.md). Without a trace or a workload the two excerpts that come with the program are
 /// replayed.
 #[derive(Args, Debug)]
 #[command(
@@ -75,7 +76,8 @@ pub(crate) struct Replay {
     )]
     scheme: String,
 
-    /// Spread text of valgrind over so many GPUs: in turn each has a stretch of 16384 accesses
+    /// Spread a program that knows no GPUs over so many: stretches of 16384 accesses in turn (valgrind),
+    /// threads (DynamoRIO), shares of the grid (Accel-Sim)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     spread: u8,
 
@@ -124,7 +126,8 @@ struct Convert {
     #[arg(value_name = "OUT")]
     to: PathBuf,
 
-    /// Spread text of valgrind over so many GPUs: in turn each has a stretch of 16384 accesses
+    /// Spread a program that knows no GPUs over so many: stretches of 16384 accesses in turn (valgrind),
+    /// threads (DynamoRIO), shares of the grid (Accel-Sim)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     spread: u8,
 }
@@ -157,8 +160,15 @@ struct Json {
 impl Replay {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(Other::Convert(Convert { from, to, spread })) = &self.other {
-            let accesses = convert(from, to, *spread).map_err(SimError::from)?;
-            return print(&format!("{}: {accesses} accesses\n", to.display()));
+            let Converted { accesses, left_out } =
+                convert(from, to, *spread).map_err(SimError::from)?;
+            let others = match left_out {
+                0 => String::new(),
+                left_out => format!(
+                    "; {left_out} records of other commands than reading and writing are left out"
+                ),
+            };
+            return print(&format!("{}: {accesses} accesses{others}\n", to.display()));
         }
         if let Some(parent) = self.end_with_parent {
             apart::begin(parent)?;

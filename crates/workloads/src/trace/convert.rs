@@ -12,12 +12,20 @@ use super::store::Kind;
 use crate::Place;
 use crate::TraceError;
 
-/// Reads the recording `from` and writes it as `to`, in the compact format. Gives the number of
-/// accesses. `gpus`: see [`super::Trace::open_spread`].
+/// What was converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Converted {
+    /// Accesses that were written.
+    pub accesses: u64,
+    /// Records of the tool's that are accesses of a kind that is not known, and were left out.
+    pub left_out: u64,
+}
+
+/// Reads the recording `from` and writes it as `to`, in the compact format. `gpus`: see [`super::Trace::open_spread`].
 ///
 /// # Errors
 /// [`TraceError`]: what cannot be read, or written. There is no `to` then.
-pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<u64, TraceError> {
+pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<Converted, TraceError> {
     let mut source = Source::open(from, gpus).map_err(|error| error.of(from))?;
     let unwritable = |source| TraceError::Write(parquet::errors::ParquetError::from(source).into());
     let file = File::create(to).map_err(unwritable)?;
@@ -29,13 +37,13 @@ pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<u64, TraceError> {
     converted
 }
 
-fn write(source: &mut Source, out: File) -> Result<u64, TraceError> {
+fn write(source: &mut Source, out: File) -> Result<Converted, TraceError> {
     let cycles = source.description.cycles;
     let writer = TraceWriter::new(out)?;
     let mut writing = Writing { writer, running: BTreeMap::new(), cycles, accesses: 0 };
     source.read(&mut writing)?;
     writing.writer.finish(&source.description)?;
-    Ok(writing.accesses)
+    Ok(Converted { accesses: writing.accesses, left_out: source.left_out() })
 }
 
 /// Makes rows of accesses.

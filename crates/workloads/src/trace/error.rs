@@ -1,5 +1,6 @@
 //! Why a trace is refused, and what to do about it.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -97,25 +98,39 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
-    /// A text of valgrind without a single access to data, or an empty file.
+    /// A recording of another tool without a single access to data, or an empty file.
     #[error(
-        "{path} has no access to data; record it with valgrind --tool=lackey --trace-mem=yes, and check that it is not cut off"
+        "{path} has no access to data; check how it was recorded (docs/workloads.md), and that it is not cut off"
     )]
     NoAccesses {
         /// The file.
         path: PathBuf,
     },
-    /// A line of a text is no memory access.
-    #[error(
-        "{path}, line {line}: {why}; `valgrind --tool=lackey --trace-mem=yes` writes what is expected"
-    )]
+    /// A line of a text cannot be.
+    #[error("{path}, line {line}: {why}")]
     Text {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
         /// What is wrong.
-        why: &'static str,
+        why: Cow<'static, str>,
+    },
+    /// What begins at a byte of a file, decompressed, cannot be.
+    #[error("{path}, byte {byte}: {why}")]
+    Byte {
+        /// The file.
+        path: PathBuf,
+        /// The byte, from 0.
+        byte: u64,
+        /// What is wrong.
+        why: Cow<'static, str>,
+    },
+    /// A file was not the same when it was read again.
+    #[error("{path} has changed while it was read; read it again when nobody writes it")]
+    Changed {
+        /// The file.
+        path: PathBuf,
     },
     /// A trace cannot be written.
     #[error(transparent)]
@@ -143,6 +158,8 @@ impl TraceError {
             | TraceError::Name { .. }
             | TraceError::NoAccesses { .. }
             | TraceError::Text { .. }
+            | TraceError::Byte { .. }
+            | TraceError::Changed { .. }
             | TraceError::Write(_) => self,
             error => TraceError::In { path: path.to_owned(), error: Box::new(error) },
         }

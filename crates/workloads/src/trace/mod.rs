@@ -1,8 +1,8 @@
 //! Recorded traces: what each compute unit accessed, launch by launch.
 //!
 //! A recording is a zstd stream of 16-byte records (`record.rs`) with a JSON description of the
-//! allocations (`sidecar.rs`), or a Parquet file of ours (`columns/`), or text of valgrind
-//! (`lackey.rs`). Which one it is, its first bytes say (`source.rs`). It is read as a stream,
+//! allocations (`sidecar.rs`), or a Parquet file of ours (`columns/`), or what other tools write (`plain/`:
+//! valgrind, DynamoRIO, gem5, Accel-Sim, plain rows). Which one it is, its first bytes say (`source.rs`). It is read as a stream,
 //! checked, and put together into wavefronts and their instructions (`builder.rs`), which lie
 //! compactly in memory (`store.rs`) and are a workload (`workload.rs`), or written in the compact
 //! format (`convert.rs`). This module owns the formats; it knows no time. `docs/workloads.md` is the
@@ -13,7 +13,7 @@ mod bundled;
 mod columns;
 mod convert;
 mod error;
-mod lackey;
+mod plain;
 mod record;
 mod sidecar;
 mod sink;
@@ -26,7 +26,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub use columns::{TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter};
-pub use convert::convert;
+pub use convert::{Converted, convert};
 pub use error::TraceError;
 pub use record::Access;
 pub use sidecar::Allocation;
@@ -56,8 +56,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a recording: `NAME.bin.zst` with the `NAME.json` beside it, a Parquet file, or text of
-    /// valgrind's lackey. Which one it is, its content says.
+    /// Reads a recording: `NAME.bin.zst` with the `NAME.json` beside it, a Parquet file, or what another tool
+    /// writes (`docs/workloads.md`). Which one it is, its content says.
     ///
     /// # Errors
     /// [`TraceError`] names the file, the allocation, and the record, row or line.
@@ -65,8 +65,8 @@ impl Trace {
         Trace::open_spread(path, 1)
     }
 
-    /// As [`Trace::open`]; the accesses of a text, which knows no GPUs, are spread over so many:
-    /// each GPU in turn has a stretch of 16384.
+    /// As [`Trace::open`]; the accesses of a format that knows no GPUs are spread over so many: of valgrind's text
+    /// each GPU in turn has a stretch of 16384, of DynamoRIO's a thread, of Accel-Sim's a share of the grid.
     ///
     /// # Errors
     /// [`TraceError`], as [`Trace::open`].

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use super::columns::{self, TraceAllocation, TraceDescription};
-use super::lackey::Lackey;
+use super::plain::Plain;
 use super::record::{self, Record};
 use super::sidecar::{Layout, Sidecar};
 use super::sink::{Recorded, Sink};
@@ -14,6 +14,10 @@ use crate::TraceError;
 
 /// The first bytes of a zstd frame (RFC 8878, section 3.1.1).
 const ZSTD_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+
+/// Bytes at the beginning of a file that tell its format: a program whose accesses were recorded may have printed
+/// something before them.
+const HEAD_BYTES: u64 = 1 << 16;
 
 /// A recording that is ready to be read.
 pub(super) struct Source {
@@ -26,33 +30,33 @@ pub(super) struct Source {
 enum What {
     Records { file: File, expected: Option<u64> },
     Columns(File),
-    Lackey(Lackey),
+    Plain(Plain),
 }
 
 impl Source {
-    /// Opens a recording. `spread`: the GPUs over which the accesses of a text, which knows none,
+    /// Opens a recording. `spread`: the GPUs over which the accesses of a format that knows none
     /// are spread.
     pub(super) fn open(path: &Path, spread: u8) -> Result<Source, TraceError> {
         let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(unreadable)?;
-        let mut magic = Vec::new();
-        file.by_ref().take(4).read_to_end(&mut magic).map_err(unreadable)?;
+        let mut head = Vec::new();
+        file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
-        if magic == ZSTD_MAGIC {
+        if head.starts_with(&ZSTD_MAGIC) {
             Source::records(path, file)
-        } else if magic == columns::MAGIC {
+        } else if head.starts_with(&columns::MAGIC) {
             Source::columns(path, file)
         } else {
-            let lackey = Lackey::open(path, file, spread)?;
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let allocations = lackey.allocations();
-            let gpus = u32::from(spread);
-            Source::new(
-                describe(name, gpus, false, &allocations),
-                allocations,
-                What::Lackey(lackey),
-            )
+            Source::plain(path, Plain::open(path, &head, spread)?)
         }
+    }
+
+    /// A recording that knows nothing of allocations.
+    fn plain(path: &Path, plain: Plain) -> Result<Source, TraceError> {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let allocations = plain.allocations();
+        let description = describe(name, plain.gpus(), false, &allocations);
+        Source::new(description, allocations, What::Plain(plain))
     }
 
     fn records(path: &Path, file: File) -> Result<Source, TraceError> {
@@ -65,6 +69,9 @@ impl Source {
     }
 
     fn columns(path: &Path, file: File) -> Result<Source, TraceError> {
+        if columns::are_plain(&file, path)? {
+            return Source::plain(path, Plain::rows(path, file)?);
+        }
         let description = columns::description(&file, path)?;
         let allocation = |&TraceAllocation { address, bytes, pinned }: &_| {
             Allocation::new(address, bytes, pinned)
@@ -82,6 +89,14 @@ impl Source {
         Ok(Source { description, allocations, layout, what })
     }
 
+    /// Accesses of the recording that its format does not place.
+    pub(super) fn left_out(&self) -> u64 {
+        match &self.what {
+            What::Plain(plain) => plain.left_out(),
+            _ => 0,
+        }
+    }
+
     /// Hands the whole recording to `sink`.
     pub(super) fn read(&mut self, sink: &mut impl Sink) -> Result<(), TraceError> {
         let gpus = self.description.gpus as usize;
@@ -95,7 +110,7 @@ impl Source {
                 let file = file.map_err(|error| TraceError::Footer { what: error.to_string() })?;
                 columns::read(file, gpus, &mut self.layout, sink)
             }
-            What::Lackey(lackey) => lackey.read(&mut self.layout, sink),
+            What::Plain(plain) => plain.read(&mut self.layout, sink),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{DataType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, DataType, Int32Type, Int64Type};
 use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
@@ -11,7 +11,7 @@ use super::at::{At, Place, damaged};
 use crate::TraceError;
 
 /// The columns that are read, and whether a trace must have them.
-pub(super) const COLUMNS: [(&str, bool); COUNT_OF_COLUMNS] = [
+pub(super) const COLUMNS: &[(&str, bool)] = &[
     ("launch", true),
     ("gpu", true),
     ("unit", true),
@@ -22,7 +22,6 @@ pub(super) const COLUMNS: [(&str, bool); COUNT_OF_COLUMNS] = [
     ("count", true),
     ("flags", true),
 ];
-const COUNT_OF_COLUMNS: usize = 9;
 
 /// Positions in [`COLUMNS`].
 pub(super) const LAUNCH: usize = 0;
@@ -37,7 +36,11 @@ pub(super) const FLAGS: usize = 8;
 
 /// Where the columns of a trace are in a file.
 #[derive(Debug)]
-pub(super) struct Found([Option<Where>; COUNT_OF_COLUMNS]);
+pub(super) struct Found {
+    /// What is looked for: names, and whether a file must have them.
+    columns: &'static [(&'static str, bool)],
+    at: Vec<Option<Where>>,
+}
 
 /// Where a column is, and how its values are to be taken.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +51,18 @@ struct Where {
 }
 
 impl Found {
-    /// Looks for the columns in a file's schema.
-    pub(super) fn new(schema: &SchemaDescriptor) -> Result<Found, TraceError> {
-        let mut found = Found([None; COUNT_OF_COLUMNS]);
-        for (which, (name, required)) in COLUMNS.into_iter().enumerate() {
+    /// Looks for columns in a file's schema.
+    pub(super) fn new(
+        schema: &SchemaDescriptor,
+        columns: &'static [(&'static str, bool)],
+    ) -> Result<Found, TraceError> {
+        let mut found = Found { columns, at: vec![None; columns.len()] };
+        for (which, &(name, required)) in columns.iter().enumerate() {
             let named = |column: &ColumnDescriptor| column.path().parts() == [name];
             let index = schema.columns().iter().position(|column| named(column));
-            found.0[which] = match index {
+            found.at[which] = match index {
                 Some(index) => Some(usable(name, index, &schema.columns()[index])?),
-                None if required => return Err(missing(name)),
+                None if required => return Err(missing(name, columns)),
                 None => None,
             };
         }
@@ -71,15 +77,16 @@ impl Found {
         group: &dyn RowGroupReader,
         at: &At,
     ) -> Result<Columns, TraceError> {
-        let mut columns = Columns([const { None }; COUNT_OF_COLUMNS]);
+        let mut columns = Columns(self.columns.iter().map(|_| None).collect());
         for &which in which {
-            let Some(found) = self.0[which] else { continue };
-            let (name, required) = COLUMNS[which];
+            let Some(found) = self.at[which] else { continue };
+            let (name, required) = self.columns[which];
             at.column(name);
             let reader = group.get_column_reader(found.index);
             let values = match reader.map_err(|error| damaged(at.get(), error))? {
                 ColumnReader::Int32ColumnReader(reader) => Values::Narrow(reader, Vec::new()),
                 ColumnReader::Int64ColumnReader(reader) => Values::Wide(reader, Vec::new()),
+                ColumnReader::BoolColumnReader(reader) => Values::Truth(reader, Vec::new()),
                 _ => return Err(damaged(at.get(), "it is not of integers")),
             };
             let (present, numbers) = (Vec::new(), Vec::new());
@@ -89,8 +96,8 @@ impl Found {
     }
 }
 
-fn missing(name: &str) -> TraceError {
-    let required = COLUMNS.iter().filter(|(_, required)| *required).map(|(name, _)| *name);
+fn missing(name: &str, columns: &[(&str, bool)]) -> TraceError {
+    let required = columns.iter().filter(|(_, required)| *required).map(|(name, _)| *name);
     let required = required.collect::<Vec<_>>().join(", ");
     let what = format!("it has no column {name:?}; a trace has the columns {required}");
     TraceError::Footer { what }
@@ -99,7 +106,8 @@ fn missing(name: &str) -> TraceError {
 /// Whether a column can be read: integers of any width, one a row.
 fn usable(name: &str, index: usize, column: &ColumnDescriptor) -> Result<Where, TraceError> {
     let physical = column.physical_type();
-    let is_integer = matches!(physical, PhysicalType::INT32 | PhysicalType::INT64);
+    let is_integer =
+        matches!(physical, PhysicalType::INT32 | PhysicalType::INT64 | PhysicalType::BOOLEAN);
     let signed = match (column.logical_type_ref(), column.converted_type()) {
         (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
         (Some(_), _) => None,
@@ -134,7 +142,7 @@ fn signedness(converted: ConvertedType) -> Option<bool> {
 }
 
 /// The columns of a row group.
-pub(super) struct Columns([Option<Column>; COUNT_OF_COLUMNS]);
+pub(super) struct Columns(Vec<Option<Column>>);
 
 impl Columns {
     /// Reads the next `count` rows of each.
@@ -169,6 +177,8 @@ struct Column {
 enum Values {
     Narrow(ColumnReaderImpl<Int32Type>, Vec<i32>),
     Wide(ColumnReaderImpl<Int64Type>, Vec<i64>),
+    /// False is 0, true 1.
+    Truth(ColumnReaderImpl<BoolType>, Vec<bool>),
 }
 
 impl Column {
@@ -194,6 +204,10 @@ impl Column {
                 read(reader, values, present, at, count)?;
                 values.iter().map(|&value| number(value, u64::MAX)).collect()
             }
+            Values::Truth(reader, values) => {
+                read(reader, values, present, at, count)?;
+                values.iter().map(|&value| Some(value.into())).collect()
+            }
         };
         self.spread(&numbers, at)
     }
@@ -211,7 +225,7 @@ impl Column {
             let number = match self.has(row) {
                 true => *numbers.next().unwrap_or(&None),
                 false if self.required => {
-                    return Err(wrong(row, "there is no value; only group and wave may be absent"));
+                    return Err(wrong(row, "there is no value"));
                 }
                 false => Some(0),
             };

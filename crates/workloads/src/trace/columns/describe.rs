@@ -10,7 +10,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::super::sidecar::{around, check_description, check_pages};
 use super::at::{At, Place, contained, damaged};
-use super::column::{COUNT, Found, GPU, LINE};
+use super::column::{COLUMNS, COUNT, Found, GPU, LINE};
 use super::read::{count, each};
 use super::{KEY_DESCRIPTION, KEY_VERSION, TraceAllocation, TraceDescription, VERSION};
 use crate::{LINE_BYTES, TraceError};
@@ -28,7 +28,7 @@ pub(in super::super) fn description(
         let reader = SerializedFileReader::new(file);
         let reader = reader.map_err(|error: ParquetError| whole(error.to_string()))?;
         let metadata = reader.metadata().file_metadata();
-        Found::new(metadata.schema_descr())?;
+        Found::new(metadata.schema_descr(), COLUMNS)?;
         let value = |key: &str| {
             let pairs = metadata.key_value_metadata()?;
             pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
@@ -54,7 +54,7 @@ fn shown(
     at: &At,
 ) -> Result<TraceDescription, TraceError> {
     let (mut pages, mut last_gpu) = (BTreeSet::new(), 0);
-    each(reader, &[GPU, LINE, COUNT], at, |columns, row| {
+    each(reader, COLUMNS, &[GPU, LINE, COUNT], at, |columns, row| {
         let number = |which| columns.number(which, row);
         if number(GPU) >= MAX_CARDS as u64 {
             let what = format!("{} cannot be: it is 0 to 15", number(GPU));

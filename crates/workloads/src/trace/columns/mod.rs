@@ -4,6 +4,7 @@
 mod at;
 mod column;
 mod describe;
+mod plain;
 mod read;
 mod write;
 
@@ -15,6 +16,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub(super) use describe::description;
+pub(super) use plain::{PlainRows, are_plain};
 pub(super) use read::read;
 pub use write::{TraceRow, TraceWriteError, TraceWriter};
 

@@ -15,7 +15,9 @@ use super::super::sink::{Recorded, Sink};
 use super::super::store::Kind;
 use super::COUNT_MAX;
 use super::at::{At, Place as Where, contained, damaged};
-use super::column::{COUNT, Columns, FLAGS, Found, GPU, GROUP, LAUNCH, LINE, SEQUENCE, UNIT, WAVE};
+use super::column::{
+    COLUMNS, COUNT, Columns, FLAGS, Found, GPU, GROUP, LAUNCH, LINE, SEQUENCE, UNIT, WAVE,
+};
 use crate::TraceError;
 use crate::{LINE_BYTES, Place};
 
@@ -36,19 +38,20 @@ pub(in super::super) fn read(
     contained(&at, || {
         let reader = SerializedFileReader::new(file).map_err(|error| damaged(at.get(), error))?;
         let mut rows = Rows { gpus, layout, sink, at: &at, accesses: 0, running: Vec::new() };
-        each(&reader, &ALL, &at, |columns, row| rows.row(columns, row))
+        each(&reader, COLUMNS, &ALL, &at, |columns, row| rows.row(columns, row))
     })
 }
 
-/// Calls `take` for every row, with the columns of these positions.
+/// Calls `take` for every row, with those of the columns that have these positions.
 pub(super) fn each(
     reader: &SerializedFileReader<File>,
+    columns: &'static [(&'static str, bool)],
     which: &[usize],
     at: &At,
     mut take: impl FnMut(&Columns, usize) -> Result<(), TraceError>,
 ) -> Result<(), TraceError> {
     let failed = |error: ParquetError| damaged(at.get(), error);
-    let found = Found::new(reader.metadata().file_metadata().schema_descr())?;
+    let found = Found::new(reader.metadata().file_metadata().schema_descr(), columns)?;
     for row_group in 0..reader.num_row_groups() {
         at.row_group(row_group);
         let group: Box<dyn RowGroupReader> = reader.get_row_group(row_group).map_err(failed)?;

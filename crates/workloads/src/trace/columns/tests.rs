@@ -76,7 +76,7 @@ fn a_converted_recording_is_the_same_trace() {
         let accesses = convert(&path, &once.0, 1).unwrap();
         convert(&once.0, &twice.0, 1).unwrap();
         let original = Trace::open(&path).unwrap();
-        assert_eq!(accesses, original.accesses());
+        assert_eq!(accesses.accesses, original.accesses());
         for converted in [&once, &twice] {
             let read = Trace::open(&converted.0).unwrap();
             assert!(content(&read) == content(&original), "{name}");
