@@ -326,3 +326,63 @@ impl LibraryScheme {
 fn nanos(time: Time) -> u64 {
     time.since(Time::ZERO).as_nanos()
 }
+
+#[cfg(test)]
+mod tests {
+    use core::mem::zeroed;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::abi::ABI_VERSION;
+
+    extern "C" fn on_fault(_: *mut c_void, _: *const CFault, answer: *mut CDecision) {
+        // SAFETY: it is the caller's record.
+        unsafe { (*answer).action = 1 };
+    }
+
+    fn scheme() -> LibraryScheme {
+        // SAFETY: null pointers and absent functions are what zero bytes are.
+        let mut table: CScheme = unsafe { zeroed() };
+        table.abi_version = ABI_VERSION;
+        table.notes = 1;
+        table.on_fault = Some(on_fault);
+        let state = State::new(Box::leak(Box::new(table)), null_mut());
+        LibraryScheme::new(state, "test", "libtest.so", Told::Caller).unwrap()
+    }
+
+    #[test]
+    fn what_was_noted_of_pages_is_stored_and_restored() {
+        let (mut scheme, mut other) = (scheme(), scheme());
+        let pages = PageRange::new(PageNo(100), 8);
+        scheme.on_alloc(pages);
+        scheme.notes.words(pages).unwrap()[3] = 7;
+        other.restore_state(scheme.save_state()).unwrap();
+        assert_eq!(other.notes.look(PageNo(103)), 7);
+        assert!(other.restore_state(SchemeState::nothing()).unwrap_err().contains("test"));
+    }
+
+    /// The thread that watches is not in a child made by fork: to wait for it there is for ever, more often than not.
+    #[test]
+    fn a_child_made_by_fork_drops_it_without_waiting() {
+        let scheme = scheme();
+        // SAFETY: the child drops the scheme, which takes no lock that another thread may have, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(scheme);
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        let limit = Instant::now() + Duration::from_secs(20);
+        let mut status = 1;
+        // SAFETY: it is our child, and the status ours to write.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+            if Instant::now() > limit {
+                // SAFETY: it is our child.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                panic!("the child hangs");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(status, 0);
+    }
+}

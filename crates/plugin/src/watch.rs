@@ -165,6 +165,8 @@ pub(crate) struct Watch {
     marks: Arc<Marks>,
     who: Arc<str>,
     thread: Option<JoinHandle<()>>,
+    /// Whose the thread is: a child made by fork has none.
+    process: u32,
 }
 
 impl Watch {
@@ -179,7 +181,7 @@ impl Watch {
                 path: who.to_string(),
                 why: crate::LibraryError::File(format!("no thread to watch it: {error}")),
             })?;
-        Ok(Watch { marks, who, thread: Some(thread) })
+        Ok(Watch { marks, who, thread: Some(thread), process: std::process::id() })
     }
 
     pub(crate) fn marks(&self) -> &Marks {
@@ -194,9 +196,12 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.marks.closed.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        if std::process::id() == self.process {
             thread.thread().unpark();
             let _ = thread.join();
+        } else {
+            std::mem::forget(thread);
         }
     }
 }
