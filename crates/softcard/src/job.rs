@@ -259,6 +259,8 @@ struct State {
     pe: Option<PeId>,
     thread: Option<std::thread::ThreadId>,
     result: Option<Result<(), KernelError>>,
+    /// It has run to its end, also where it was given up before.
+    has_run: bool,
 }
 
 impl std::fmt::Debug for Job {
@@ -478,9 +480,17 @@ impl Job {
         card: &SoftCard,
         result: Result<(), KernelError>,
     ) {
-        lock(&self.state).result.get_or_insert(result);
+        let mut state = lock(&self.state);
+        state.result.get_or_insert(result);
+        state.has_run = true;
+        drop(state);
         embedder.job_over(card, self);
         self.end.come();
+    }
+
+    /// Whether it has run to its end and holds nothing, also where it was given up before.
+    pub fn has_run(&self) -> bool {
+        lock(&self.state).has_run
     }
 
     /// How it ended, if it has.

@@ -550,7 +550,8 @@ impl Embedder for LeasedFunction {
         lock(&self.jobs).retain(|other| !std::ptr::eq(&**other, job));
         let end = job_end(job);
         self.happened(|front, card, bus| {
-            if holds {
+            // It may have come to its end since it was seen to hold memory.
+            if holds && !job.has_run() {
                 lock(&self.holders).push(which(job));
             }
             front.job_ended(card, bus, job.id, &end);

@@ -9,14 +9,17 @@ use farside_card::interface::{
 use farside_card::interface::{DmaAddr, EXTENTS_MAX};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::shared::SharedMemory;
-use farside_types::{Asid, PAGE_SIZE};
+use farside_types::{Asid, JobId, PAGE_SIZE};
 use farside_vfio_user::DmaMap;
 use farside_vfio_user::unix::Interrupts;
 use rustix::event::EventfdFlags;
 
 use super::CardConfig;
 use super::device::config_space;
-use super::leased_function::LeasedFunction;
+use super::leased_function::{LeasedFunction, OWN};
+use crate::card::Embedder;
+use crate::job::Job;
+use crate::kernel::KernelContext;
 
 /// Frames of the function.
 const FRAMES: u32 = 4096;
@@ -91,6 +94,24 @@ impl Fixture {
     pub(super) fn completed(&self) -> u32 {
         self.rings.load(ring_bytes(ENTRIES) + RingHeader::PRODUCER).unwrap()
     }
+}
+
+/// A kernel comes to its end just when it is given up, which is told of later: nothing waits for it.
+#[test]
+fn a_kernel_that_ends_while_it_is_given_up_keeps_no_reset_from_its_end() {
+    let fixture = Fixture::new();
+    fixture.enable();
+    let body = Box::new(|_: &mut KernelContext| Ok(()));
+    let job = Job::new(JobId(1), (OWN, Asid(0)), "late".into(), Vec::new(), None, body);
+    let card = &fixture.leased.card;
+    job.end_with(&*fixture.leased, card, Ok(()));
+    fixture.leased.job_given_up(card, &job, true);
+    fixture.write_register(register::CONTROL, &register::CONTROL_RESET.to_le_bytes());
+    let mut status = [0; 4];
+    fixture.leased.with(|function, card, _| {
+        function.read_register(card, register::STATUS, &mut status);
+    });
+    assert_eq!(u32::from_le_bytes(status) & register::STATUS_RESETTING, 0);
 }
 
 #[test]
