@@ -137,7 +137,7 @@ def test_what_cannot_be_mapped_is_a_copy(own_kernels: Path) -> None:
     allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
     pages = allowed // 4 * 3 + 500
     if pages > 1 << 16:
-        pytest.skip(f"this machine lets a process have {allowed} mappings, more than the kernel of this test has pages for")
+        pytest.skip(f"a process may have {allowed} mappings here, and the kernel of this test fewer pages")
     window = 2 * pages * PAGE
     with farside.Space(cards=1, address_space=64 << 20, card_window=window, kernel_libraries=[own_kernels]) as space:
         vector = space.array(1, farside.MADE)
