@@ -59,6 +59,11 @@ package alloc_pkg is
   -- Some words of a beat.
   subtype WordMask_t is std_logic_vector(BeatWords_c - 1 downto 0);
 
+  -- What a word of a page has for itself among those of its allocation, beside marks: the size of its run, no more than
+  -- RunLong_c, whether it is valid or reserved, and its frame, in this order from bit 0 on.
+  constant LaneSizeBits_c : positive := 3;
+  constant LaneMarks_c    : positive := LaneSizeBits_c + 2;
+
   -- Who has a region: nobody, small allocations together, nobody any more before an invalidation is done, a large one.
   type RegionUse_t is (RegionEmpty, RegionShared, RegionRetiring, RegionLarge);
 
@@ -102,6 +107,11 @@ package alloc_pkg is
 
   -- The word of the directory that leads to a table.
   function directoryWord (number : std_logic_vector) return TableWord_t;
+
+  -- The lane of a word, with so many bits of its frame; the word with another lane.
+  function laneOfWord (word : TableWord_t; frame_bits : positive) return std_logic_vector;
+
+  function withLane (word : TableWord_t; lane : std_logic_vector) return TableWord_t;
 
 end package;
 
@@ -182,6 +192,24 @@ package body alloc_pkg is
     word_v(TableBit_c) := '1';
     word_v(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) :=
       std_logic_vector(resize(unsigned(number), NumberBits_c));
+    return word_v;
+  end function;
+
+  function laneOfWord (word : TableWord_t; frame_bits : positive) return std_logic_vector is
+  begin
+    return word(NumberLow_c + frame_bits - 1 downto NumberLow_c) & word(ReservedBit_c) & word(ValidBit_c)
+      & word(SizeLow_c + LaneSizeBits_c - 1 downto SizeLow_c);
+  end function;
+
+  function withLane (word : TableWord_t; lane : std_logic_vector) return TableWord_t is
+    constant Lane_c     : std_logic_vector(lane'length - 1 downto 0) := lane;
+    constant FrameBits_c : positive := lane'length - LaneMarks_c;
+    variable word_v     : TableWord_t := word;
+  begin
+    word_v(SizeLow_c + LaneSizeBits_c - 1 downto SizeLow_c) := Lane_c(LaneSizeBits_c - 1 downto 0);
+    word_v(ValidBit_c)    := Lane_c(LaneSizeBits_c);
+    word_v(ReservedBit_c) := Lane_c(LaneSizeBits_c + 1);
+    word_v(NumberLow_c + FrameBits_c - 1 downto NumberLow_c) := Lane_c(lane'length - 1 downto LaneMarks_c);
     return word_v;
   end function;
 

@@ -554,6 +554,9 @@ architecture rtl of allocator is
   signal MoveWrite    : std_logic;
   signal MoveWriteAt  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal MoveWord     : TableWord_t;
+  signal MoveMany     : std_logic;
+  signal MoveMask     : WordMask_t;
+  signal MoveLanes    : std_logic_vector(BeatWords_c * (LaneMarks_c + FrameBits_g) - 1 downto 0);
 
   -- Regions of a large allocation.
   signal LargeRst     : std_logic;
@@ -796,7 +799,8 @@ begin
 
   i_moves : entity work.move_words
     generic map (
-      LeafBits_g => LeafBits_g
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g
     )
     port map (
       Clk          => Clk,
@@ -808,6 +812,7 @@ begin
       Cut          => MoveCut,
       Begins       => r.IsBegin,
       Pages        => std_logic_vector(r.Pages(LeafBits_g downto 0)),
+      Base         => r.Word,
       Done         => MoveDone,
       Failed       => MoveFailed,
       Shorter      => MoveShorter,
@@ -815,12 +820,15 @@ begin
       Read_Ready   => ReadReady,
       Read_Within  => MoveReadAt,
       Data_Valid   => Axi_RValid,
-      Data         => ReadWord,
+      Data         => Axi_RData,
       Data_Failed  => Axi_RResp(1),
       Write_Valid  => MoveWrite,
       Write_Ready  => WriteReady,
       Write_Within => MoveWriteAt,
-      Write_Word   => MoveWord
+      Write_Word   => MoveWord,
+      Write_Many   => MoveMany,
+      Write_Mask   => MoveMask,
+      Write_Lanes  => MoveLanes
     );
 
   -- Frames that come back are there for whatever is next, but for words that are swept.
@@ -922,10 +930,11 @@ begin
   WriteWord  <= MapWord when MapWrite = '1' else (others => '0') when SweepWrite = '1' else
                 WordsWord when WordsWrite = '1' else MoveWord when MoveWrite = '1' else PutWord;
 
-  -- Zeroes are written by the beat, and words of runs.
-  WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else WordsWrite and WordsMany;
+  -- Zeroes are written by the beat, words of runs, and those that move.
+  WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else
+                (WordsWrite and WordsMany) or (MoveWrite and MoveMany);
   WriteRun   <= WordsWrite and WordsRun;
-  WriteMask  <= SweepMask when SweepWrite = '1' else (others => '1');
+  WriteMask  <= SweepMask when SweepWrite = '1' else MoveMask when MoveWrite = '1' else (others => '1');
 
   i_tree : entity work.room_tree
     generic map (
@@ -1111,7 +1120,8 @@ begin
 
   i_barrier : entity work.barrier
     generic map (
-      PhysBits_g => PhysBits_g
+      PhysBits_g  => PhysBits_g,
+      FrameBits_g => FrameBits_g
     )
     port map (
       Clk         => Clk,
@@ -1122,6 +1132,8 @@ begin
       Write_Word  => WriteWord,
       Write_Many  => WriteMany,
       Write_Run   => WriteRun,
+      Write_Each  => MoveWrite,
+      Write_Lanes => MoveLanes,
       Write_Mask  => WriteMask,
       Read_Valid  => ReadValid,
       Read_Ready  => ReadReady,

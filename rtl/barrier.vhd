@@ -15,6 +15,8 @@ library work;
 entity barrier is
   generic (
     PhysBits_g : positive := 40;
+    -- Of a frame's number.
+    FrameBits_g : positive := 12;
     -- Writes under way, as many as a memory answers later than it takes them, and reads.
     Writes_g   : positive := 128;
     Depth_g    : positive := 64
@@ -23,13 +25,15 @@ entity barrier is
     Clk         : in    std_logic;
     Rst         : in    std_logic;
     -- A word is written, or several of its beat, all with the same, or with frames one behind the other, of which
-    -- that is the first, aligned
+    -- that is the first, aligned; or with lanes of their own, of one word too
     Write_Valid : in    std_logic;
     Write_Ready : out   std_logic;
     Write_Addr  : in    std_logic_vector(PhysBits_g - 1 downto 0);
     Write_Word  : in    std_logic_vector(WordBits_c - 1 downto 0);
     Write_Many  : in    std_logic;
     Write_Run   : in    std_logic;
+    Write_Each  : in    std_logic;
+    Write_Lanes : in    std_logic_vector(BeatWords_c * (LaneMarks_c + FrameBits_g) - 1 downto 0);
     Write_Mask  : in    WordMask_t;
     -- A word is read, with its beat
     Read_Valid  : in    std_logic;
@@ -61,16 +65,21 @@ end entity;
 
 architecture rtl of barrier is
 
+  constant LaneBits_c : positive := LaneMarks_c + FrameBits_g;
+
   signal AwHeld    : std_logic;
   signal WHeld     : std_logic;
   signal ArHeld    : std_logic;
   signal AwAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
   signal WData     : TableWord_t;
+  signal WLanes    : std_logic_vector(Write_Lanes'range);
   signal WMask     : WordMask_t;
   signal ArAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
-  signal IsRun     : std_logic;
   signal Writes    : natural range 0 to Writes_g;
   signal Reads     : natural range 0 to Depth_g;
+  -- There is room for one more: known a cycle before, as much waits for it.
+  signal MayWrite  : std_logic;
+  signal MayRead   : std_logic;
   signal WriteTook : std_logic;
   signal ReadTook  : std_logic;
   signal HasFailed : std_logic;
@@ -115,7 +124,8 @@ begin
   Axi_WValid  <= WHeld;
 
   g_words : for i in 0 to BeatWords_c - 1 generate
-    Axi_WData(WordBits_c * (i + 1) - 1 downto WordBits_c * i)         <= ofRun(WData, i, IsRun);
+    Axi_WData(WordBits_c * (i + 1) - 1 downto WordBits_c * i)         <=
+      withLane(WData, WLanes(LaneBits_c * (i + 1) - 1 downto LaneBits_c * i));
     Axi_WStrb(WordBits_c / 8 * (i + 1) - 1 downto WordBits_c / 8 * i) <= (others => WMask(i));
   end generate;
 
@@ -146,8 +156,8 @@ begin
   Axi_ArAddr  <= ArAddr;
 
   Write_Ready <= '1' when (AwHeld = '0' or Axi_AwReady = '1') and (WHeld = '0' or Axi_WReady = '1')
-                          and Writes /= Writes_g else '0';
-  Read_Ready  <= '1' when (ArHeld = '0' or Axi_ArReady = '1') and Reads /= Depth_g else '0';
+                          and MayWrite = '1' else '0';
+  Read_Ready  <= '1' when (ArHeld = '0' or Axi_ArReady = '1') and MayRead = '1' else '0';
 
   WriteTook <= Write_Valid and Write_Ready;
   ReadTook  <= Read_Valid and Read_Ready;
@@ -169,7 +179,13 @@ begin
         WHeld  <= '1';
         AwAddr <= beatOf(Write_Addr);
         WData  <= Write_Word;
-        IsRun  <= Write_Run;
+        WLanes <= Write_Lanes;
+        if Write_Each = '0' then
+          for i in 0 to BeatWords_c - 1 loop
+            WLanes(LaneBits_c * (i + 1) - 1 downto LaneBits_c * i) <=
+              laneOfWord(ofRun(Write_Word, i, Write_Run), FrameBits_g);
+          end loop;
+        end if;
         WMask  <= only(wordOf(Write_Addr));
         if Write_Many = '1' then
           WMask <= Write_Mask;
@@ -202,6 +218,14 @@ begin
         Reads <= Reads + 1;
       elsif ReadTook = '0' and Axi_RValid = '1' and Reads /= 0 then
         Reads <= Reads - 1;
+      end if;
+      MayWrite <= '1';
+      if (Writes = Writes_g or (Writes = Writes_g - 1 and WriteTook = '1')) and Axi_BValid = '0' then
+        MayWrite <= '0';
+      end if;
+      MayRead <= '1';
+      if (Reads = Depth_g or (Reads = Depth_g - 1 and ReadTook = '1')) and Axi_RValid = '0' then
+        MayRead <= '0';
       end if;
       if Axi_BValid = '1' and Axi_BResp(1) = '1' then
         HasFailed <= '1';

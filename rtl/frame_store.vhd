@@ -744,7 +744,7 @@ begin
 
       when StateIdle =>
         v.Left   := 0;
-        v.Sum    := wordOf(r.First) / PerWord_c;
+        v.Sum    := within(wordOf(r.First) / PerWord_c, Sums_c);
         v.InWord := '0';
         v.Search := '0';
         if ReturnTake = '1' then

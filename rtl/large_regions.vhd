@@ -167,6 +167,8 @@ architecture rtl of large_regions is
     IsWhole : std_logic;
     PagesIn : Count_t;
     Part    : RegionPart_t;
+    -- There was no run for a region; nothing comes back before all have something.
+    NoRun   : std_logic;
     -- Frames that are needed for words.
     Needs   : Pages_t;
     Status  : AllocStatus_t;
@@ -267,6 +269,7 @@ begin
         v.Span   := less_v(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
         v.LastIn := less_v(LeafBits_g - 1 downto 0);
         v.Needs  := (others => '0');
+        v.NoRun  := '0';
         v.Status := AllocOk_c;
         v.Last   := unsigned(Till);
         if Start = '1' then
@@ -307,11 +310,13 @@ begin
         v.State := StateTake;
 
       when StateTake =>
-        Frame_Valid <= r.IsWhole and not Lazy;
+        Frame_Valid <= r.IsWhole and not Lazy and not r.NoRun;
         if Lazy = '1' then
           v.State := StatePut;
         elsif r.IsWhole = '0' then
           v.State := StateTable;
+        elsif r.NoRun = '1' then
+          v.State := StateAny;
         elsif Frame_Ready = '1' then
           v.State := StateRun;
         end if;
@@ -321,6 +326,7 @@ begin
         if Given_Valid = '1' then
           v.State := StatePut;
           if Given_Ok = '0' then
+            v.NoRun := '1';
             v.State := StateAny;
           end if;
         end if;

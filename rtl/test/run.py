@@ -83,6 +83,9 @@ ALLOCATORS = [
 # Regions as large as they are on a card, and a memory for many of them.
 LARGE_REGIONS = ("none", 12, 1, 13, 12, 4096, 71, 0)
 LARGE_MEMORY = ("none", 12, 4, 13, 17, 1 << 17, 71, 0)
+# As many frames as four regions, or sixteen, have pages, and some for tables.
+FOUR_REGIONS = ("none", 12, 4, 13, 16, (1 << 15) + 1024, 71, 0)
+SIXTEEN_REGIONS = ("none", 12, 5, 13, 18, (1 << 17) + 1024, 71, 0)
 ALLOCATOR_GENERICS = (
     "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
 )
@@ -164,6 +167,9 @@ def main():
             configure(test, ALLOCATOR_GENERICS, LARGE_MEMORY)
             continue
         follows, timed = test.name.startswith("the model"), test.name.startswith("operations")
+        if test.name.startswith("words of"):
+            configure(test, ALLOCATOR_GENERICS, FOUR_REGIONS if "two" in test.name else SIXTEEN_REGIONS)
+            continue
         for shape in ALLOCATORS:
             if follows == (shape[0] != "none") and (follows or timed == (shape[-1] == 0)):
                 configure(test, ALLOCATOR_GENERICS, shape)

@@ -9,7 +9,10 @@ library ieee;
 
 package table_memory_pkg is
 
-  constant TableWords_c : positive := 2 ** 17;
+  -- Words of all pages that are looked at, and of the memory, whose other pages nobody has.
+  constant TableWords_c : positive := 2 ** 18;
+  constant PageWords_c  : positive := 2 ** 9;
+  constant Pages_c      : positive := 2 ** 18;
 
   subtype TableWord_t is std_logic_vector(63 downto 0);
 
@@ -53,12 +56,27 @@ package body table_memory_pkg is
 
     type Words_t is array (0 to TableWords_c - 1) of TableWord_t;
 
+    -- Where the words of a page are kept, of those that were looked at.
+    type Places_t is array (0 to Pages_c - 1) of integer range -1 to TableWords_c / PageWords_c - 1;
+
+    variable places : Places_t := (others => -1);
+    variable used : natural := 0;
     variable words : Words_t := (others => Unknown_c);
     variable wanted : Words_t := (others => Unknown_c);
     variable differing : natural := 0;
     variable failing : integer := -1;
     variable accesses : natural := 0;
     variable spoilt : boolean := false;
+
+    impure function placeOf (word_index : natural) return natural is
+      constant Page_c : natural := word_index / PageWords_c;
+    begin
+      if places(Page_c) < 0 then
+        places(Page_c) := used;
+        used := used + 1;
+      end if;
+      return places(Page_c) * PageWords_c + word_index mod PageWords_c;
+    end function;
 
     procedure change (index : natural; is_wanted : boolean; word : TableWord_t) is
     begin
@@ -77,22 +95,22 @@ package body table_memory_pkg is
 
     procedure write (index : natural; word : TableWord_t) is
     begin
-      change(index, false, word);
+      change(placeOf(index), false, word);
     end procedure;
 
     procedure expect (index : natural; word : TableWord_t) is
     begin
-      change(index, true, word);
+      change(placeOf(index), true, word);
     end procedure;
 
     impure function read (index : natural) return TableWord_t is
     begin
-      return words(index);
+      return words(placeOf(index));
     end function;
 
     impure function expected (index : natural) return TableWord_t is
     begin
-      return wanted(index);
+      return wanted(placeOf(index));
     end function;
 
     impure function different return natural is

@@ -15,6 +15,7 @@ library vunit_lib;
 
 library work;
   use work.alloc_pkg.all;
+  use work.bit_pkg.all;
   use work.window_pkg.all;
   use work.table_memory_pkg.all;
   use work.random_pkg.all;
@@ -43,7 +44,7 @@ architecture sim of tb_allocator is
   constant BaseLow_c    : positive := PageBits_g + WindowBits_c;
   constant Window_c     : natural := 5;
   -- Whoever waits longer waits for ever, in cycles.
-  constant Longest_c    : natural := 20000;
+  constant Longest_c    : natural := 80000;
   constant Period_c     : time := 4 ns;
   constant Invals_c     : positive := 10000;
   constant Requesters_c : positive := 3;
@@ -429,7 +430,7 @@ begin
       end loop;
       checked_v := Taken;
       if Tables.different /= 0 then
-        for i in 0 to TableWords_c - 1 loop
+        for i in 0 to 2 ** 16 - 1 loop
           if Tables.read(i) /= Tables.expected(i) then
             info("word " & to_hstring(to_unsigned(8 * i, 32)) & " is " & to_hstring(Tables.read(i))
               & ", not " & to_hstring(Tables.expected(i)));
@@ -925,6 +926,48 @@ begin
       check_equal(unsigned(FramesFree), free_v, "frames that are free again");
     end procedure;
 
+    -- An allocation of so many pages, which begins so far behind a beat, moves: in time, but for so many cycles more,
+    -- with its frames.
+    procedure moved (pages : positive; behind : natural; more : natural) is
+      type Words_t is array (0 to pages - 1) of std_logic_vector(63 downto 0);
+
+      variable words_v : Words_t;
+      variable old_v   : natural;
+      variable word_v  : std_logic_vector(63 downto 0);
+      variable run_v   : positive;
+    begin
+      for i in 1 to behind loop
+        malloc(1, '0');
+      end loop;
+      -- It grows in place, as it would be aligned else, until another is in its way.
+      malloc(1, '0');
+      realloc(addr_v, pages, '0');
+      check_equal(status_v, AllocOk_c, "in place");
+      first_v := addr_v;
+      old_v   := pageOf(addr_v);
+      check_equal(old_v mod BeatWords_c, behind, "its place");
+      malloc(1, '0');
+      check_equal(pageOf(addr_v), old_v + pages, "in its way");
+      settleDown;
+      for i in words_v'range loop
+        words_v(i) := Tables.read(wordOf(old_v) + i);
+      end loop;
+      realloc(first_v, pages + 1, '0');
+      check(addr_v /= first_v, "elsewhere");
+      inTime("realloc, " & to_string(pages) & " pages move, from " & to_string(behind) & " behind a beat to its begin",
+        400 + pages / 7 + more);
+      check_equal(pageOf(addr_v) mod BeatWords_c, 0, "its new place");
+      for i in words_v'range loop
+        word_v := Tables.read(wordOf(pageOf(addr_v)) + i);
+        check(word_v(63 downto NumberLow_c) = words_v(i)(63 downto NumberLow_c), "the frame of page " & to_string(i));
+        -- A run that is told is one: its frames lie as its pages do.
+        run_v := 2 ** to_integer(unsigned(word_v(SizeLow_c + SizeBits_c - 1 downto SizeLow_c)));
+        check_equal(to_integer(unsigned(word_v(62 downto NumberLow_c))) mod run_v, i mod run_v,
+          "the run of page " & to_string(i));
+      end loop;
+      settleDown;
+    end procedure;
+
     -- Pages behind a cut: of nine steps, none of which begins with a beat, or with a run.
     procedure sweptBehindCut is
       constant Free_c  : unsigned(FrameBits_g downto 0) := unsigned(FramesFree);
@@ -939,6 +982,57 @@ begin
       settleDown;
       -- But for the table's, as those that are ready are others.
       check_equal(unsigned(FramesFree), Free_c - Stays_c - 2 ** (LeafBits_g + 3 - PageBits_g), "frames that are free");
+    end procedure;
+
+    -- A large allocation of so many regions, none of which has a run, as no frames of one lie as its pages do: those
+    -- that are free lie behind each other, or every second one.
+    procedure leafWords (regions : positive; is_scattered : boolean; limit : positive) is
+      -- As many as make no large allocation.
+      constant Pages_c : positive := 2 ** LeafBits_g - 1;
+
+      type Frees_t is array (0 to 2 * regions - 1) of std_logic_vector(AddrBits_c - 1 downto 0);
+
+      variable all_v   : Frees_t;
+      variable one_v   : natural;
+      variable other_v : natural;
+
+      -- The frames of two words.
+      procedure changePlaces (one : natural; other : natural) is
+        constant One_c   : std_logic_vector(63 downto 0) := Tables.read(one);
+        constant Other_c : std_logic_vector(63 downto 0) := Tables.read(other);
+      begin
+        Tables.write(one, Other_c(63 downto NumberLow_c) & One_c(NumberLow_c - 1 downto 0));
+        Tables.write(other, One_c(63 downto NumberLow_c) & Other_c(NumberLow_c - 1 downto 0));
+      end procedure;
+
+    begin
+      for i in all_v'range loop
+        malloc(Pages_c, '0');
+        check_equal(status_v, AllocOk_c, "half of the frames");
+        all_v(i) := addr_v;
+        settleDown;
+      end loop;
+      for i in 0 to regions - 1 loop
+        one_v   := wordOf(pageOf(all_v(2 * i)));
+        other_v := wordOf(pageOf(all_v(2 * i + 1)));
+        if is_scattered then
+          for page in 0 to Pages_c / 2 - 1 loop
+            changePlaces(one_v + 2 * page, other_v + 2 * page + 1);
+          end loop;
+        end if;
+        free(all_v(2 * i));
+        sweep(pageOf(all_v(2 * i)));
+        settleDown;
+      end loop;
+      malloc(regions * 2 ** LeafBits_g, '0');
+      if is_scattered then
+        inTime("malloc of regions of scattered frames, by words: " & to_string(regions), limit);
+      else
+        inTime("malloc of regions of contiguous frames, by words: " & to_string(regions), limit);
+      end if;
+      for i in 0 to regions - 1 loop
+        check_equal(Tables.read(pageOf(addr_v) / 2 ** LeafBits_g + i)(TableBit_c), '1', "a table");
+      end loop;
     end procedure;
 
     -- A page is touched in some cycle of a sweep: its frame is nobody else's.
@@ -1221,20 +1315,20 @@ begin
     procedure failCut (from : natural) is
       variable page_v : natural;
     begin
-      malloc(6, '0');
+      malloc(14, '0');
       page_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
-      for i in 0 to 5 loop
+      for i in 0 to 13 loop
         Tables.expect(wordOf(page_v) + i, Tables.read(wordOf(page_v) + i));
       end loop;
       Tables.fail(from);
-      realloc(addr_v, 4, '0');
+      realloc(addr_v, 12, '0');
       check_equal(status_v, AllocBusError_c, "a realloc");
       check_equal(Broken, '0', "nothing was written");
       Tables.fail(-1);
-      for i in 0 to 5 loop
+      for i in 0 to 13 loop
         check(Tables.read(wordOf(page_v) + i) = Tables.expected(wordOf(page_v) + i), "another word");
       end loop;
-      GatePage <= std_logic_vector(to_unsigned(page_v + 5, WindowBits_c));
+      GatePage <= std_logic_vector(to_unsigned(page_v + 13, WindowBits_c));
       tick;
       check_equal(GateClosed, '0', "nothing is dying");
       free(Base & std_logic_vector(to_unsigned(page_v, WindowBits_c)) & (PageBits_g - 1 downto 0 => '0'));
@@ -1317,7 +1411,7 @@ begin
         check(addr_v /= first_v, "elsewhere");
         inTime("realloc, 64 pages move", 400 + 64 / 7);
         realloc(addr_v, 60, '0');
-        inTime("realloc, five pages fewer", 400);
+        inTime("realloc, five pages fewer", 320);
 
       elsif run("operations on many pages take as many cycles") then
         rest(2);
@@ -1328,8 +1422,12 @@ begin
         settleDown;
         realloc(first_v, 401, '0');
         check(addr_v /= first_v, "elsewhere");
-        inTime("realloc, 400 pages move", 900);
-        settleDown;
+        inTime("realloc, 400 pages move", 400 + 400 / 7);
+        reset;
+        rest(2);
+        moved(400, 5, 0);
+        reset;
+        rest(2);
         swept(400, false, 400);
         swept(64, true);
         swept(400, true);
@@ -1374,9 +1472,35 @@ begin
           check(unsigned(Tables.read(steps_v + i)) = 0, "a word that is not swept");
         end loop;
 
+        -- The new region's places become free, some are taken, and the longest free row of them is counted before.
+        reset;
+        rest(2);
+        moved(8000, 0, 5 * 2 ** LeafBits_g / RowBits_c);
+        reset;
+        rest(2);
+        moved(8000, 3, 5 * 2 ** LeafBits_g / RowBits_c);
+        reset;
+        rest(2);
         swept(4096, true);
         swept(4096, false, 2500);
         sweptBehindCut;
+
+      elsif run("words of two regions take a cycle for eight pages, or for one") then
+        rest(2);
+        leafWords(2, false, 2400);
+        reset;
+        rest(2);
+        leafWords(2, true, 70000 / 4);
+
+      elsif run("words of eight regions take a cycle for eight pages") then
+        -- vunit: .long
+        rest(2);
+        leafWords(8, false, 9000);
+
+      elsif run("words of eight regions take a cycle for each page whose frame is scattered") then
+        -- vunit: .long
+        rest(2);
+        leafWords(8, true, 70000);
 
       elsif run("commands while the stores are cleared are refused") then
         Rst <= '1';
@@ -1496,7 +1620,8 @@ begin
         settleDown;
 
       elsif run("an access that fails harms nobody") then
-        for from in 0 to 4 loop
+        -- The first word, and two beats of those that stay.
+        for from in 0 to 2 loop
           failCut(from);
         end loop;
         for from in 0 to 59 loop

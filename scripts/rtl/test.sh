@@ -2,8 +2,8 @@
 # test.sh [--long]: the checks of rtl/: style, benches, proofs, lockstep with the model, area; and that they
 # find mistakes.
 #
-# Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, a hundred times the cycles, and
-# throughput.
+# Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, a hundred times the cycles, benches that are
+# long, and throughput.
 # As many checks run at a time as there are processors. Prints a line per check: "ok" or "FAILED".
 # Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because the tools cannot be had here.
 set -euo pipefail
@@ -56,7 +56,9 @@ throughput() { check "throughput is as written" scripts/rtl/report.sh; }
 
 benches() {
     local code=0
-    check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 1 || code=1
+    local long_ones=(--without-attributes .long)
+    ! $long || long_ones=()
+    check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 1 "${long_ones[@]}" || code=1
     check "a simulation replayed on its netlist" scripts/rtl/replay.sh rtl "$RTL_TARGET/vunit" "$RTL_TARGET/replay" || code=1
     return "$code"
 }
