@@ -586,7 +586,7 @@ MUTANTS = [
     Mutant(
         "a frame is searched for though one came back while few are free",
         "frame_store.vhd",
-        "or (r.Free <= Few_c and (ListValid = '1' or r.Came = '1')) then",
+        "or (r.Free <= Few_c and (ListValid or r.Came or ReturnOn or ReturnTake) = '1') then",
         "then",
         STORE,
     ),
