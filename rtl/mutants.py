@@ -1083,6 +1083,13 @@ MUTANTS = [
         "  Touch_Valid  <= Came_Valid and IsTouch;",
         "proof:first_touch",
     ),
+    Mutant(
+        "the allocator's words of the root are those of the registers",
+        "mmu_top.vhd",
+        "  RootWord     <= Root_Word when Root_Valid = '1' else RegRootWord;",
+        "  RootWord     <= RegRootWord;",
+        "bench:*tb_mmu_touch*a large allocation*",
+    ),
     # ---- the driver's space
     Mutant(
         "a table that was come to before a drop is held",

@@ -249,6 +249,9 @@ begin
       root_v := roots_v(page / 2 ** LeafBits_c);
       if root_v(0) /= '1' then
         return -1;
+      elsif root_v(16) = '0' then
+        -- A run of all pages of the region.
+        return to_integer(unsigned(root_v(50 downto 32))) + page mod 2 ** LeafBits_c;
       end if;
       word_v := Tables.read(to_integer(unsigned(root_v(50 downto 32))) * 2 ** LeafBits_c + page mod 2 ** LeafBits_c);
       if word_v(0) /= '1' then
@@ -529,6 +532,26 @@ begin
           ask(i mod 2, page_v + i);
         end loop;
         check(refused_v(Reader_c) = 2 and refused_v(Writer_c) = 2, "what was freed");
+
+      elsif run("a large allocation is found by the root, and not when it is freed") then
+        beginMalloc(2 ** LeafBits_c, true, false);
+        settle;
+        page_v := held_v(0).first;
+        check_equal(page_v mod 2 ** LeafBits_c, 0, "a whole region");
+        check(roots_v(page_v / 2 ** LeafBits_c)(0) = '1'
+          and roots_v(page_v / 2 ** LeafBits_c)(16) = '0', "by the root");
+        reads_v := WordsRead;
+        for i in 0 to 6 loop
+          ask(i mod 2, page_v + 5 * i);
+        end loop;
+        check_equal(found_v(Reader_c) + found_v(Writer_c), 7, "each page in its frame");
+        check_equal(WordsRead, reads_v, "no word of a table is read");
+        beginFree(0);
+        settle;
+        for i in 0 to 3 loop
+          ask(i mod 2, page_v + 7 * i);
+        end loop;
+        check_equal(refused_v(Reader_c) + refused_v(Writer_c), 4, "what was freed");
 
       elsif run("a first touch through the whole chain takes 100 cycles beyond its walk at most") then
         beginMalloc(4, true, false);
