@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `NAME:MB` is a generated workload of that size, `NAME` alone one of the size in the GRIT paper's
-//! Table II, `PATH.bin.zst` a recorded trace, `KEY=VALUE` changes a value of the machine. Schemes are separated by commas, their
+//! Table II, `PATH.bin.zst` a recorded trace, `KEY=VALUE` changes a value of the machine, which is `grit-table-1` unless
+//! `machine=NAME` is given. Schemes are separated by commas, their
 //! parameters by semicolons: `grit,farside:objects=off;prefetch=off`.
 
 use std::error::Error;
@@ -24,8 +25,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("give the schemes, then workloads and values of the machine".into());
     };
     let schemes: Vec<String> = schemes.split(',').map(|scheme| scheme.replace(';', ",")).collect();
-    let changes: Vec<(&str, &str)> = rest.iter().filter_map(|text| text.split_once('=')).collect();
-    let spec = Spec::preset("grit-table-1")?.with_overrides(&changes)?;
+    let values = rest.iter().filter_map(|text| text.split_once('='));
+    let (machines, changes): (Vec<_>, Vec<_>) = values.partition(|(key, _)| *key == "machine");
+    let machine = machines.last().map_or("grit-table-1", |(_, name)| name);
+    let spec = Spec::preset(machine)?.with_overrides(&changes)?;
     let mut logs = vec![0.0; schemes.len()];
     let mut count = 0;
     for text in rest.iter().filter(|text| !text.contains('=')) {

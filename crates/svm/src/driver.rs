@@ -19,6 +19,7 @@ use crate::faults::open::{FaultKey, Faults};
 use crate::migration::chain::Left;
 use crate::migration::chains::{ChainId, Chains};
 use crate::migration::detached::Detached;
+use crate::migration::prices::Prices;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
@@ -85,6 +86,7 @@ pub struct Driver {
     pub(crate) next_command: u64,
     pub(crate) next_request: u64,
     pub(crate) history: History,
+    pub(crate) prices: Prices,
     pub(crate) stats: Stats,
     pub(crate) mutated: Mutated,
     /// Kept to spare allocations.
@@ -210,6 +212,7 @@ impl Driver {
             next_command: 0,
             next_request: 0,
             history: History::new(config.limits.history),
+            prices: Prices::default(),
             stats: Stats::roomy(config.card_frames.len()),
             mutated: Mutated::default(),
             scratch: Scratch::new(&config.limits),

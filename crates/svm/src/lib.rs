@@ -29,7 +29,9 @@ pub use api::command::{
     Command, Executor, FaultIds, Header, HostOp, Mover, Phase, Place, RingOp, Run, Runs, Step,
     TransferOp, Wait,
 };
-pub use api::config::{Config, ConfigError, Eviction, Limits, PrefetchConfig, ThrashConfig};
+pub use api::config::{
+    Config, ConfigError, Eviction, KnownCosts, Limits, PrefetchConfig, ThrashConfig,
+};
 pub use api::event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
 pub use api::order::Task;
 pub use api::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};

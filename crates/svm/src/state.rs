@@ -19,6 +19,7 @@ use crate::faults::open::Faults;
 use crate::migration::chains::Chains;
 use crate::migration::detached::Detached;
 use crate::migration::lost::Quarantined;
+use crate::migration::prices::Prices;
 use crate::migration::stop::LateStop;
 use crate::placement::{PlacementScheme, SchemeState};
 use crate::tables::history::History;
@@ -88,6 +89,7 @@ fields! {
     next_command: u64,
     next_request: u64,
     history: History,
+    prices: Prices,
     stats: Stats,
 }
 

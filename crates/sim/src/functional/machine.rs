@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
-    Capabilities, CardFault, Command, Config, Driver, Event, Eviction, Need, Outcome,
+    Capabilities, CardFault, Command, Config, Driver, Event, Eviction, KnownCosts, Need, Outcome,
     PrefetchConfig, Reply, Request, RingOp, Run, Stats, TransferOp,
 };
 use farside_types::{
@@ -141,7 +141,10 @@ impl Machine {
             .filter(|buffer| buffer.kind != BufferKind::Launch)
             .map(buffer_pages)
             .sum();
-        let config = config(buffers, pages, gpus, options.capacity_percent);
+        let config = Config {
+            costs: options.costs.map_or(KnownCosts::None, KnownCosts::Fixed),
+            ..config(buffers, pages, gpus, options.capacity_percent)
+        };
         let arena = config.arena.count as usize;
         let groups = arena / options.counter_group_pages as usize + 1;
         let driver = Driver::new(config, placement)?;

@@ -35,6 +35,7 @@ pub use error::ReplayError;
 pub use report::{Counts, PageCounts, Report, Table};
 
 use farside_svm::PlacementScheme;
+use farside_svm::placement::Costs;
 use farside_workloads::Workload;
 use farside_workloads::order::shared_accesses;
 
@@ -56,6 +57,8 @@ pub struct Options {
     pub counter_group_pages: u32,
     /// Count for every page as well.
     pub per_page: bool,
+    /// What the scheme is told of costs.
+    pub costs: Option<Costs>,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             counter_threshold: 256,
             counter_group_pages: 16,
             per_page: false,
+            costs: None,
         }
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use farside_svm::placement::PlacementScheme;
 use farside_svm::{
-    Capabilities, Command, Config, Driver, Event, Eviction, Outcome, PrefetchConfig, Reply,
-    Request, Stats, Step,
+    Capabilities, Command, Config, Driver, Event, Eviction, KnownCosts, Outcome, PrefetchConfig,
+    Reply, Request, Stats, Step,
 };
 use farside_types::{
     Access, AgentId, BLOCK_PAGES, CardId, FrameNo, MemoryId, PAGE_SIZE, PageNo, PageRange,
@@ -304,5 +304,6 @@ fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
     };
     config.eviction = Eviction::Clock;
     config.keep_clean_copies = spec.driver.keep_clean_copies;
+    config.costs = KnownCosts::Far(spec.far_access());
     config
 }

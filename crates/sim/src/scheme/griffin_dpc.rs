@@ -250,6 +250,7 @@ mod tests {
             protection: false,
             may_lend: false,
             again: false,
+            costs: None,
         })
     }
 

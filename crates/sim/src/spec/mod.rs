@@ -73,6 +73,14 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// What an access of a GPU to another memory takes, the longer of the two ways: over the link and back, and the
+    /// memory there.
+    pub fn far_access(&self) -> Span {
+        let LinkSpec { nvlink_ns, pcie_ns, host_memory_ns, .. } = self.link;
+        let host = 2 * pcie_ns + host_memory_ns;
+        Span::from_nanos(host.max(2 * nvlink_ns + self.gpu.memory_ns))
+    }
+
     /// Reads TOML. Keys that are left out have the value of `grit-table-1`.
     ///
     /// # Errors

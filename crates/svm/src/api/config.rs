@@ -4,6 +4,7 @@ use farside_types::{BLOCK_PAGES, MAX_CARDS, PageRange, Span};
 use thiserror::Error;
 
 use crate::Capabilities;
+use crate::placement::Costs;
 
 /// What a driver is made with.
 #[derive(Clone, Debug)]
@@ -25,6 +26,20 @@ pub struct Config {
     /// Keep the host's frame as a clean copy when a card reads a page (it can then leave the card
     /// without a copy). The card gets a second, cheap fault on its first write.
     pub keep_clean_copies: bool,
+    /// What the scheme is told of costs.
+    pub costs: KnownCosts,
+}
+
+/// What the scheme is told of what things cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KnownCosts {
+    /// Nothing: no one knows what an access to another memory takes.
+    #[default]
+    None,
+    /// That an access of a card to another memory takes so long; what it takes to bring a page is measured.
+    Far(Span),
+    /// These, for machines without time.
+    Fixed(Costs),
 }
 
 /// Which pages leave a full card first.
@@ -110,6 +125,7 @@ impl Config {
             prefetch: PrefetchConfig::default(),
             eviction: Eviction::Lirs,
             keep_clean_copies: true,
+            costs: KnownCosts::None,
         }
     }
 }

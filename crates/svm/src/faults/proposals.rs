@@ -15,7 +15,7 @@ impl Driver {
         if self.probe_contest(now, agent, pages) {
             return;
         }
-        let view = CounterView { now, pages, agent, count };
+        let view = CounterView { now, pages, agent, count, costs: self.costs() };
         let mut decisions = self.scratch.decisions.take();
         self.placement.on_counter(&view, &mut decisions);
         for decision in decisions.drain(..) {

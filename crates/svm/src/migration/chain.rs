@@ -195,6 +195,8 @@ pub(crate) struct Chain {
     pub(crate) parts: Vec<Part>,
     pub(crate) pending: Vec<Pending>,
     pub(crate) purpose: Purpose,
+    /// Since when it copies or fills, and whether no other did then; none: it does neither.
+    pub(crate) brings: Option<(Time, bool)>,
     pub(crate) deadline: Option<Time>,
     /// When the slot's timer is due; a slot has one at most, so that the heap of timers is bounded.
     pub(crate) armed: Option<Time>,
@@ -222,6 +224,7 @@ impl Chain {
             parts: Vec::with_capacity(USUAL),
             pending: Vec::with_capacity(4 * USUAL),
             purpose: Purpose::default(),
+            brings: None,
             deadline: None,
             armed: None,
             failure: None,

@@ -9,6 +9,7 @@ pub(crate) mod evict;
 pub(crate) mod lost;
 pub(crate) mod plan;
 pub(crate) mod planner;
+pub(crate) mod prices;
 pub(crate) mod rollback;
 pub(crate) mod settle;
 pub(crate) mod shadow;

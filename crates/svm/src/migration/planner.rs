@@ -6,16 +6,16 @@
 
 use farside_types::{Access, AgentId, CancelReason, MemoryId, PageNo, PageRange, Reason, Time};
 
-use crate::Driver;
 use crate::api::command::Run;
 use crate::api::query::ObjectId;
 use crate::faults::open::FaultKey;
 use crate::migration::plan::{Plan, Wider, widen};
 use crate::migration::transition::{Fill, Transition, location};
 use crate::mutation::Mutation;
-use crate::placement::{Action, Decision, FaultView, Scope};
+use crate::placement::{Action, Costs, Decision, FaultView, Scope};
 use crate::tables::page::{PageEntry, PageState, flag};
 use crate::waiting::{Obstacle, Until};
+use crate::{Driver, KnownCosts};
 
 /// How far a decision reaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -229,10 +229,20 @@ impl Driver {
             protection: entry.directory.mappers().contains(agent),
             may_lend: self.may_lend(page, entry, agent),
             again,
+            costs: self.costs(),
         };
         let mut decision = self.placement.on_fault(&view);
         decision.lends &= view.may_lend || access.is_write();
         decision
+    }
+
+    /// What the scheme is told of costs.
+    pub(crate) fn costs(&self) -> Option<Costs> {
+        match self.config.costs {
+            KnownCosts::None => None,
+            KnownCosts::Far(far) => self.prices.next().map(|bring| Costs { bring, far }),
+            KnownCosts::Fixed(costs) => Some(costs),
+        }
     }
 
     /// A preferred location keeps the page; agents that reach it map it there.

@@ -270,6 +270,9 @@ impl Driver {
     pub(crate) fn leave_pages(&mut self, id: ChainId) {
         let chain = &mut self.chains[id];
         debug_assert!(chain.purpose.faults.is_empty(), "{id} leaves faults without an answer");
+        if let Some((begun, alone)) = chain.brings.take() {
+            self.prices.end(self.now, begun, alone);
+        }
         chain.stage = Stage::Closing;
         chain.deadline = None;
         debug_assert!(!self.holds_a_page(id), "{id} leaves its pages, and holds one");

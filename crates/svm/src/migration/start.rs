@@ -139,6 +139,9 @@ impl Driver {
             self.chains[id].parts.push(part);
         }
         self.chains[id].begin(purpose);
+        if self.chains[id].parts.iter().any(|part| part.transition.fills()) {
+            self.chains[id].brings = Some((now, self.prices.begin()));
+        }
         self.setup(now, id);
         self.advance(now, id);
     }

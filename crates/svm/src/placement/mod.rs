@@ -99,6 +99,15 @@ impl Decision {
     }
 }
 
+/// What things cost on this machine, now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// To bring a page, from the decision until it can be used: what is under way goes before.
+    pub bring: Span,
+    /// An access of a card to a line of another memory.
+    pub far: Span,
+}
+
 /// A page at the moment an agent asks for it.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultView {
@@ -130,6 +139,8 @@ pub struct FaultView {
     /// The scheme was asked about this very fault before: it had to wait, for room or for a second
     /// try, and the page may be elsewhere now. Schemes that count faults count it once.
     pub again: bool,
+    /// What things cost; none: nobody knows.
+    pub costs: Option<Costs>,
 }
 
 /// A page of which somebody asks how it is placed.
@@ -163,6 +174,8 @@ pub struct CounterView {
     pub agent: AgentId,
     /// Accesses counted.
     pub count: u32,
+    /// What things cost; none: nobody knows.
+    pub costs: Option<Costs>,
 }
 
 /// A move that a scheme wants by itself.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::GroupFacts;
 
+use super::cost::Claim;
 use super::{bit, index_in_block};
 
 /// Groups of a block.
@@ -15,7 +16,7 @@ pub(super) const PER_BLOCK: u64 = BLOCK_PAGES / GROUP_PAGES;
 /// What is known of a group.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Group {
-    /// Agents that pages of it were brought to.
+    /// Agents that pages of it were brought to, or mapped for.
     pub(super) had: u32,
     /// When pages of it were last taken from somebody.
     pub(super) taken_at: Time,
@@ -27,14 +28,23 @@ pub(super) struct Group {
     pub(super) remote: bool,
     /// Pages of it came back from a loan as they were, and no card has written it since.
     pub(super) spared: bool,
+    /// Who reaches over most.
+    pub(super) claim: Claim,
 }
 
 /// Most blocks that room is made for at once: what nobody touches of it takes addresses only, but there may
 /// be a limit to those.
 const ROOM_MOST: u64 = 1 << 13;
 
-const UNKNOWN: Group =
-    Group { had: 0, taken_at: Time::ZERO, fights: 0, written: false, remote: false, spared: false };
+const UNKNOWN: Group = Group {
+    had: 0,
+    taken_at: Time::ZERO,
+    fights: 0,
+    written: false,
+    remote: false,
+    spared: false,
+    claim: Claim::NONE,
+};
 
 impl Group {
     /// A card writes it, or has.
@@ -46,6 +56,11 @@ impl Group {
     /// It is taken from somebody, before it had rested or afterwards.
     pub(super) fn fought(&mut self, rested: bool) {
         self.fights = if rested { 0 } else { self.fights.saturating_add(1) };
+    }
+
+    /// So many others than `agent` have used it.
+    pub(super) fn others(&self, agent: AgentId) -> u64 {
+        u64::from((self.had & !bit(agent)).count_ones())
     }
 
     /// For who asks why about one of its pages.

@@ -20,6 +20,10 @@
 //!   fought over: at first only the page asked for moves, then the whole group is mapped over the
 //!   bus and stays, until a counter says that somebody uses it more and it has rested.
 //!
+//! - **Costs.** Where the machine tells what an access to another memory takes ([`crate::KnownCosts`]), a page is
+//!   brought only if that costs less than to reach over once for each of its lines, in the queue that there is now;
+//!   a group that is reached over to goes to whoever has paid for its move by that ([`cost`]).
+//!
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
 //! ingredient can be switched off.
 
@@ -30,11 +34,12 @@ use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{
-    Action, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme, SchemeError,
-    Scope,
+    Action, Costs, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme,
+    SchemeError, Scope,
 };
 use crate::{Evidence, ObjectId};
 
+mod cost;
 mod groups;
 mod objects;
 #[cfg(test)]
@@ -62,12 +67,14 @@ pub struct FarsideConfig {
     pub reach: u16,
     /// Times in a row that a group is taken before it has rested until it is mapped over the bus.
     pub fights: u8,
+    /// Bring nothing that costs more than to reach over to it, as far as costs are known.
+    pub costs: bool,
 }
 
 impl Default for FarsideConfig {
     fn default() -> FarsideConfig {
         let residency = Some(Span::from_micros(250));
-        FarsideConfig { objects: true, prefetch: true, residency, reach: 1, fights: 2 }
+        FarsideConfig { objects: true, prefetch: true, residency, reach: 1, fights: 2, costs: true }
     }
 }
 
@@ -102,8 +109,11 @@ impl Farside {
         let fights = parameters.number("fights", default.fights.into(), 1..=255, about)? as u8;
         let about = "most pages that a fault brings where nobody is stopped for them";
         let reach = parameters.number("reach", default.reach.into(), 1..=512, about)? as u16;
+        let about =
+            "bring nothing that costs more than to reach over to it, as far as costs are known";
+        let costs = parameters.switch("costs", default.costs, about)?;
         let residency = rests.then_some(Span::from_micros(micros.into()));
-        Ok(Farside::new(FarsideConfig { objects, prefetch, residency, reach, fights }))
+        Ok(Farside::new(FarsideConfig { objects, prefetch, residency, reach, fights, costs }))
     }
 
     /// Whether the group has been where it is for long enough.
@@ -115,6 +125,9 @@ impl Farside {
     fn place(&mut self, fault: &FaultView) -> Decision {
         let home = fault.agent.home();
         let write = fault.access.is_write();
+        if fault.owner == Some(MemoryId::HOST) && self.is_dear(fault, 0) {
+            return self.leave(fault);
+        }
         let group = self.groups.get_mut(fault.page);
         if write {
             group.write();
@@ -145,9 +158,13 @@ impl Farside {
     /// A page that other cards have, for reading.
     fn share(&mut self, fault: &FaultView) -> Decision {
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
+        let dear = self.is_dear(fault, 0);
         let group = self.groups.get_mut(fault.page);
         if group.remote {
             return self.reach_over(fault);
+        }
+        if dear {
+            return self.leave(fault);
         }
         if group.written {
             group.fought(rested);
@@ -163,9 +180,14 @@ impl Farside {
     /// A page that other cards have, for writing.
     fn take(&mut self, fault: &FaultView) -> Decision {
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
+        let others = fault.copies.without(MemoryId::HOST).without(fault.agent.home());
+        let dear = self.is_dear(fault, others.len() as u64);
         let group = self.groups.get_mut(fault.page);
         if group.remote && !rested {
             return self.reach_over(fault);
+        }
+        if dear {
+            return self.leave(fault);
         }
         group.remote = false;
         group.write();
@@ -176,6 +198,34 @@ impl Farside {
             return self.reach_over(fault);
         }
         self.decide(fault, Action::Migrate, rested, rested)
+    }
+
+    /// Whether to bring the page, which so many others lose by it, costs more than to leave it where it is.
+    fn is_dear(&self, fault: &FaultView, losers: u64) -> bool {
+        let absent = !fault.copies.contains(fault.agent.home());
+        let costs = fault.costs.filter(|_| self.config.costs && absent);
+        costs.is_some_and(|costs| cost::is_dear(costs, losers))
+    }
+
+    /// The page stays where it is, and is mapped there.
+    fn leave(&mut self, fault: &FaultView) -> Decision {
+        if fault.access.is_write() {
+            self.groups.get_mut(fault.page).write();
+        }
+        self.decide(fault, Action::MapRemote, false, false)
+    }
+
+    /// A group goes to whoever has paid for it by reaching over.
+    fn is_paid(&mut self, notice: &CounterView, costs: Costs) -> bool {
+        let group = self.groups.get_mut(notice.pages.start);
+        let price = cost::of_group(costs, group.others(notice.agent));
+        group.claim.notice(notice.agent, notice.count.into(), price)
+    }
+
+    /// A group that is mapped over the bus because it was fought over goes to whoever uses it when it has rested.
+    fn is_over(&self, notice: &CounterView) -> bool {
+        let group = self.groups.get(notice.pages.start);
+        group.remote && self.has_rested(notice.now, group)
     }
 
     /// The group is mapped over the bus, if it is on a card and in one place; where it is not, the
@@ -240,12 +290,14 @@ impl PlacementScheme for Farside {
     }
 
     fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
-        let group = self.groups.get(notice.pages.start);
-        if !group.remote || !self.has_rested(notice.now, group) {
+        let goes = match notice.costs.filter(|_| self.config.costs) {
+            Some(costs) => self.is_paid(notice, costs),
+            None => self.is_over(notice),
+        };
+        if !goes {
             return;
         }
-        let group = self.groups.get_mut(notice.pages.start);
-        group.taken_at = notice.now;
+        self.groups.get_mut(notice.pages.start).taken_at = notice.now;
         let scope = Scope::Range(notice.pages);
         decisions.push(Decision::page(Action::Migrate, Reason::Counter).over(scope));
     }

@@ -1,0 +1,125 @@
+//! Buy or rent: to bring a page once, or to reach over to it with each access.
+//!
+//! Both prices are those of the machine at this time ([`Costs`]). What nobody knows is how often a page will be used.
+
+use farside_types::{AgentId, GROUP_PAGES, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::placement::Costs;
+
+/// Accesses that a page saves which is brought, as long as nothing is known of it: one for each of its lines.
+const LINES: u64 = 64;
+
+/// Whether a page is better reached over to than brought, where so many others lose what they have of it and will
+/// ask for it again.
+pub(super) fn is_dear(costs: Costs, losers: u64) -> bool {
+    times(costs.bring, 1 + losers) > times(costs.far, LINES)
+}
+
+/// What it costs to move a group that so many others use, in accesses to another memory: each of its pages is brought,
+/// and asked for again by each of them.
+pub(super) fn of_group(costs: Costs, others: u64) -> u64 {
+    let all = times(costs.bring, GROUP_PAGES * (1 + others));
+    all.0.checked_div(costs.far.0).unwrap_or(u64::MAX)
+}
+
+fn times(span: Span, count: u64) -> Span {
+    Span(span.0.saturating_mul(count))
+}
+
+/// Who reaches over to a group more than the others do.
+///
+/// It gets the group when it has paid for the move by what it reached over more often than the others together. Each
+/// further move has twice the price of the one before, so a group that all use alike comes to rest, and all moves
+/// together cost no more than the accesses that have paid for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Claim {
+    agent: AgentId,
+    /// Its accesses less those of the others.
+    lead: u64,
+    /// Times that the group went to a claimant.
+    moves: u8,
+}
+
+impl Claim {
+    /// Nobody's.
+    pub(super) const NONE: Claim = Claim { agent: AgentId::CPU, lead: 0, moves: 0 };
+
+    /// `agent` has reached over so many times more. Whether it gets the group now, where a first move costs as much as
+    /// `price` accesses.
+    pub(super) fn notice(&mut self, agent: AgentId, accesses: u64, price: u64) -> bool {
+        if self.agent == agent {
+            self.lead = self.lead.saturating_add(accesses);
+        } else if self.lead >= accesses {
+            self.lead -= accesses;
+        } else {
+            (self.agent, self.lead) = (agent, accesses - self.lead);
+        }
+        let doubled = price.saturating_mul(1 << self.moves.min(63));
+        if self.agent != agent || self.lead < doubled {
+            return false;
+        }
+        self.lead = 0;
+        self.moves = self.moves.saturating_add(1);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const US: Span = Span::from_micros(1);
+
+    #[test]
+    fn a_page_is_dear_if_it_costs_more_than_to_reach_over_once_for_each_line() {
+        let costs = |bring| Costs { bring: Span(US.0 * bring), far: US };
+        assert!(!is_dear(costs(64), 0));
+        assert!(is_dear(costs(65), 0));
+        assert!(is_dear(costs(33), 1), "who loses it has to bring it again");
+        assert_eq!(of_group(costs(2), 3), 2 * 16 * 4);
+        assert_eq!(
+            of_group(Costs { far: Span(0), ..costs(1) }, 0),
+            u64::MAX,
+            "reaching over is free"
+        );
+    }
+
+    #[test]
+    fn a_group_goes_to_who_leads_and_each_move_costs_twice_the_last() {
+        let (a, b) = (AgentId(1), AgentId(2));
+        let mut claim = Claim::NONE;
+        let moves = |claim: &mut Claim, agent| (1..).find(|_| claim.notice(agent, 1, 10));
+        assert_eq!(moves(&mut claim, a), Some(10));
+        assert_eq!(moves(&mut claim, b), Some(20));
+        assert_eq!(moves(&mut claim, a), Some(40));
+        let alike = (0..10_000).filter(|turn| claim.notice([a, b][turn % 2], 1, 10)).count();
+        assert_eq!(alike, 0, "both use it alike: it stays");
+    }
+
+    proptest! {
+        /// The bound of docs/placement.md: against the best place for all of the time, whoever asks when.
+        #[test]
+        fn no_place_is_much_better_than_to_follow_the_claims(
+            uses in proptest::collection::vec((0u8..4, 1u64..200), 1..400),
+            price in 1u64..500,
+        ) {
+            let mut claim = Claim::NONE;
+            let (mut at, mut paid, mut moved) = (0, 0, 0);
+            for &(user, accesses) in &uses {
+                if user != at {
+                    paid += accesses;
+                    if claim.notice(AgentId(user), accesses, price) {
+                        (at, moved) = (user, moved + price);
+                    }
+                }
+            }
+            let at_place = |place| uses.iter().filter(|(user, _)| *user != place).map(|(_, n)| n).sum::<u64>();
+            let best = (0..4).map(at_place).min().unwrap_or(0);
+            prop_assert!(moved <= paid, "moves cost {moved}, and {paid} was paid for them");
+            prop_assert!(paid + moved <= 20 * best + 4 * (price + 200), "{paid} and {moved} against {best}");
+        }
+    }
+}
