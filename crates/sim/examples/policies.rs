@@ -68,6 +68,9 @@ fn program(text: &str) -> Result<Arc<dyn Workload>, Box<dyn Error>> {
         return Ok(Arc::new(Trace::open(Path::new(text))?));
     }
     let (name, megabytes) = text.split_once(':').unwrap_or((text, ""));
-    let bytes = megabytes.parse::<u64>().ok().map(|megabytes| megabytes << 20);
+    let bytes = match megabytes {
+        "" => None,
+        megabytes => Some((megabytes.parse::<f64>()? * f64::from(1 << 20)) as u64),
+    };
     Ok(by_name(name, bytes)?)
 }

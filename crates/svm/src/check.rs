@@ -22,6 +22,10 @@ impl Driver {
                 self.check_copies(page, entry, &mut held)?;
             }
         }
+        let bring = self.chains.iter().filter(|chain| chain.brings.is_some()).count();
+        if self.prices.under_way() as usize != bring {
+            return Err(format!("{bring} chains bring, {} are counted", self.prices.under_way()));
+        }
         for (card, &frames) in held.iter().enumerate() {
             self.check_card(CardId(card as u8), frames)?;
         }

@@ -28,7 +28,7 @@ impl Prices {
 
     /// One that began at `begun`, `alone` or not, ends.
     pub(crate) fn end(&mut self, now: Time, begun: Time, alone: bool) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.give_up();
         // The first of those that began together has also taken what one takes alone.
         if self.ended > begun {
             learn(&mut self.pace, now.since(self.ended));
@@ -37,6 +37,16 @@ impl Prices {
             learn(&mut self.alone, now.since(begun));
         }
         self.ended = now;
+    }
+
+    /// One that has begun fails.
+    pub(crate) fn give_up(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// How many have begun and not ended.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.under_way
     }
 
     /// What one that begins now will take: what it takes alone, or its turn behind those that are under way.

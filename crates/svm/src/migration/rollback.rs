@@ -33,6 +33,10 @@ impl Driver {
             let error = self.request_error(&failure);
             self.request_rolled_back(request, id, error);
         }
+        // How long a failure took says nothing of what bringing costs.
+        if self.chains[id].brings.take().is_some() {
+            self.prices.give_up();
+        }
         self.leave_pages(id);
         if !self.quarantine.is_empty() {
             self.wake_bounce_waiters(now);

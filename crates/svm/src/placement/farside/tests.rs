@@ -1,9 +1,10 @@
 //! What the scheme does, through the driver.
 
-use farside_types::{Access, GROUP_PAGES, MemoryId, PageRange};
+use farside_types::{Access, GROUP_PAGES, MemoryId, PageRange, Span};
 
-use crate::placement::PageMode;
+use crate::KnownCosts;
 use crate::placement::fixture::Fixture;
+use crate::placement::{Costs, PageMode};
 
 #[test]
 fn a_write_brings_as_much_as_the_scheme_may_reach() {
@@ -208,4 +209,72 @@ fn what_came_along_for_reading_is_lent_in_its_place_when_a_page_of_its_group_is_
     }
     let stats = fixture.driver.stats();
     assert_eq!((stats.lent_written, stats.lent_clean), (3, 12));
+}
+
+/// Two cards, on a machine where to bring a page costs as much as so many accesses to another memory.
+fn priced(text: &str, accesses: u64) -> Fixture {
+    let mut fixture = Fixture::new(text, 2, 1024, 64);
+    let far = Span::from_nanos(500);
+    let bring = Span(far.0 * accesses);
+    fixture.driver.config.costs = KnownCosts::Fixed(Costs { bring, far });
+    fixture
+}
+
+#[test]
+fn what_costs_more_to_bring_than_to_reach_over_stays_where_it_is() {
+    let mut fixture = priced("farside", 65);
+    let (read, written) = (fixture.page(0), fixture.page(40));
+    fixture.read(0, read);
+    fixture.write(1, written);
+    assert_eq!((fixture.copies(read), fixture.copies(written)), (vec![0], vec![0]));
+    assert_eq!((fixture.mapped_by(read), fixture.mapped_by(written)), (vec![0], vec![1]));
+    for (text, accesses) in [("farside", 64), ("farside:costs=off", 65)] {
+        let mut fixture = priced(text, accesses);
+        fixture.read(0, read);
+        fixture.write(1, written);
+        assert_eq!((fixture.copies(read), fixture.copies(written)), (vec![0, 1], vec![2]));
+    }
+}
+
+#[test]
+fn who_would_lose_a_page_and_ask_for_it_again_counts() {
+    let copies_of = |accesses| {
+        let mut fixture = priced("farside", accesses);
+        let page = fixture.page(0);
+        fixture.write(0, page);
+        fixture.write(1, page);
+        assert_eq!(fixture.mapped_by(page).contains(&0), fixture.copies(page) == [1]);
+        fixture.copies(page)
+    };
+    assert_eq!(copies_of(32), [2], "taken");
+    assert_eq!(copies_of(33), [1], "reached over to");
+    let mut fixture = priced("farside", 33);
+    let page = fixture.page(0);
+    fixture.write(0, page);
+    fixture.read(1, page);
+    assert_eq!(fixture.copies(page), [1, 2], "a copy takes nothing from anybody");
+}
+
+#[test]
+fn a_group_goes_to_who_has_paid_for_it_and_twice_as_much_the_next_time() {
+    // A group has 16 pages that another card uses as well: a move is worth 16 * 2 * 40 accesses, five notices.
+    let mut fixture = priced("farside", 40);
+    let page = fixture.page(3);
+    let group = PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
+    fixture.write(0, page);
+    fixture.write(1, page);
+    assert_eq!(fixture.copies(page), [1]);
+    let notices = |fixture: &mut Fixture, card, to: [u8; 1]| {
+        (1..100).find(|_| {
+            fixture.counter(card, group);
+            fixture.copies(page) == to
+        })
+    };
+    assert_eq!(notices(&mut fixture, 1, [2]), Some(5));
+    assert_eq!(notices(&mut fixture, 0, [1]), Some(10));
+    for _ in 0..100 {
+        fixture.counter(0, group);
+        fixture.counter(1, group);
+    }
+    assert_eq!(fixture.copies(page), [1], "both use it alike");
 }
