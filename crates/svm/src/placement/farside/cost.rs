@@ -36,7 +36,7 @@ fn times(span: Span, count: u64) -> Span {
 pub(super) struct Claim {
     agent: AgentId,
     /// Its accesses less those of the others.
-    lead: u64,
+    lead: u32,
     /// Times that the group went to a claimant.
     moves: u8,
 }
@@ -47,7 +47,7 @@ impl Claim {
 
     /// `agent` has reached over so many times more. Whether it gets the group now, where a first move costs as much as
     /// `price` accesses.
-    pub(super) fn notice(&mut self, agent: AgentId, accesses: u64, price: u64) -> bool {
+    pub(super) fn notice(&mut self, agent: AgentId, accesses: u32, price: u64) -> bool {
         if self.agent == agent {
             self.lead = self.lead.saturating_add(accesses);
         } else if self.lead >= accesses {
@@ -56,7 +56,7 @@ impl Claim {
             (self.agent, self.lead) = (agent, accesses - self.lead);
         }
         let doubled = price.saturating_mul(1 << self.moves.min(63));
-        if self.agent != agent || self.lead < doubled {
+        if self.agent != agent || u64::from(self.lead) < doubled {
             return false;
         }
         self.lead = 0;
@@ -124,20 +124,20 @@ mod tests {
         /// The bound of docs/placement.md: against the best place for all of the time, whoever asks when.
         #[test]
         fn no_place_is_much_better_than_to_follow_the_claims(
-            uses in proptest::collection::vec((0u8..4, 1u64..200), 1..400),
+            uses in proptest::collection::vec((0u8..4, 1u32..200), 1..400),
             price in 200u64..2000,
         ) {
             let mut claim = Claim::NONE;
             let (mut at, mut paid, mut moved) = (0, 0, 0);
             for &(user, accesses) in &uses {
                 if user != at {
-                    paid += accesses;
+                    paid += u64::from(accesses);
                     if claim.notice(AgentId(user), accesses, price) {
                         (at, moved) = (user, moved + price);
                     }
                 }
             }
-            let at_place = |place| uses.iter().filter(|(user, _)| *user != place).map(|(_, n)| n).sum::<u64>();
+            let at_place = |place| uses.iter().filter(|(user, _)| *user != place).map(|(_, n)| u64::from(*n)).sum::<u64>();
             let best = (0..4).map(at_place).min().unwrap_or(0);
             prop_assert!(moved <= paid, "moves cost {moved}, and {paid} was paid for them");
             prop_assert!(paid + moved <= 12 * best + 4 * price, "{paid} and {moved} against {best}");

@@ -157,6 +157,12 @@ impl Farside {
 
     /// A page that other cards have, for reading.
     fn share(&mut self, fault: &FaultView) -> Decision {
+        let object = self.objects.entry(fault.object).or_default();
+        object.read_first += 1;
+        if self.config.objects && !object.keeps_copies() {
+            // It will be written next.
+            return self.take(fault);
+        }
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
         let dear = self.is_dear(fault, 0);
         let group = self.groups.get_mut(fault.page);
@@ -189,6 +195,9 @@ impl Farside {
         if dear {
             return self.leave(fault);
         }
+        if fault.copies.contains(fault.agent.home()) {
+            self.objects.entry(fault.object).or_default().written_by_reader += 1;
+        }
         group.remote = false;
         group.write();
         group.fought(rested);
@@ -219,7 +228,7 @@ impl Farside {
     fn is_paid(&mut self, notice: &CounterView, costs: Costs) -> bool {
         let group = self.groups.get_mut(notice.pages.start);
         let price = cost::of_group(costs, group.others(notice.agent));
-        group.claim.notice(notice.agent, notice.count.into(), price)
+        group.claim.notice(notice.agent, notice.count, price)
     }
 
     /// A group that is mapped over the bus because it was fought over goes to whoever uses it when it has rested.
