@@ -116,6 +116,8 @@ typedef struct farside_fault {
     uint64_t object_first; /* the allocation that it belongs to */
     uint64_t object_pages;
     uint64_t *note;        /* the scheme's word about this page; NULL without .notes */
+    uint64_t bring_ns;     /* what it takes to bring a page now; 0: nobody knows, as on live machines */
+    uint64_t far_ns;       /* an access to a line of another memory; 0: nobody knows */
     uint32_t agent;        /* who asks */
     uint32_t owner;        /* the memory that it is in, or FARSIDE_NOWHERE */
     uint32_t copies;       /* set of memories with a valid copy */
@@ -143,6 +145,8 @@ typedef struct farside_notice {
     uint64_t first;
     uint64_t pages;
     uint64_t *notes;     /* of first, first + 1, ...; NULL without .notes or outside allocations */
+    uint64_t bring_ns;   /* as of a fault */
+    uint64_t far_ns;
     uint32_t agent;
     uint32_t count;      /* accesses */
 } farside_notice;

@@ -112,6 +112,10 @@ pub struct Fault {
     pub object_first: u64,
     pub object_pages: u64,
     note: *mut u64,
+    /// What it takes to bring a page now; 0: nobody knows, as on live machines.
+    pub bring_ns: u64,
+    /// An access to a line of another memory; 0: nobody knows.
+    pub far_ns: u64,
     pub agent: u32,
     pub owner: u32,
     pub copies: Set,
@@ -131,6 +135,10 @@ pub struct Notice {
     pub first: u64,
     pub pages: u64,
     notes: *mut u64,
+    /// As of a fault.
+    pub bring_ns: u64,
+    /// As of a fault.
+    pub far_ns: u64,
     pub agent: u32,
     pub count: u32,
 }

@@ -29,6 +29,8 @@ pub(crate) struct CFault {
     pub(crate) object_first: u64,
     pub(crate) object_pages: u64,
     pub(crate) note: *mut u64,
+    pub(crate) bring_ns: u64,
+    pub(crate) far_ns: u64,
     pub(crate) agent: u32,
     pub(crate) owner: u32,
     pub(crate) copies: u32,
@@ -60,6 +62,8 @@ pub(crate) struct CNotice {
     pub(crate) first: u64,
     pub(crate) pages: u64,
     pub(crate) notes: *mut u64,
+    pub(crate) bring_ns: u64,
+    pub(crate) far_ns: u64,
     pub(crate) agent: u32,
     pub(crate) count: u32,
 }

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use farside_svm::PlacementScheme;
 use farside_svm::placement::{
-    Action, CounterView, Decision, FaultView, PageMode, Proposal, Sample, SchemeState,
+    Action, Costs, CounterView, Decision, FaultView, PageMode, Proposal, Sample, SchemeState,
 };
 use farside_types::{PageNo, PageRange, Reason, Span, Time};
 
@@ -128,12 +128,15 @@ impl PlacementScheme for LibraryScheme {
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
+        let (bring_ns, far_ns) = prices(fault.costs);
         let view = CFault {
             now_ns: nanos(fault.now),
             page: fault.page.0,
             object_first: fault.object_pages.start.0,
             object_pages: fault.object_pages.count,
             note: self.notes.word(fault.page),
+            bring_ns,
+            far_ns,
             agent: fault.agent.0.into(),
             owner: fault.owner.map_or(NOWHERE, |memory| memory.0.into()),
             copies: fault.copies.0,
@@ -169,11 +172,14 @@ impl PlacementScheme for LibraryScheme {
             // Outside allocations there is nothing to place.
             return;
         }
+        let (bring_ns, far_ns) = prices(notice.costs);
         let view = CNotice {
             now_ns: nanos(notice.now),
             first: notice.pages.start.0,
             pages: notice.pages.count,
             notes: notes.unwrap_or(null_mut()),
+            bring_ns,
+            far_ns,
             agent: notice.agent.0.into(),
             count: notice.count,
         };
@@ -321,6 +327,11 @@ impl LibraryScheme {
         self.watch.marks().leave();
         result
     }
+}
+
+/// To bring a page, and to reach over to a line, in ns; zero is what nobody knows.
+fn prices(costs: Option<Costs>) -> (u64, u64) {
+    costs.map_or((0, 0), |costs| (costs.bring.0.div_ceil(1_000), costs.far.0.div_ceil(1_000)))
 }
 
 fn nanos(time: Time) -> u64 {
