@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farside_sim::functional::{Options, replay};
+use farside_types::Span;
 use farside_workloads::order::shared_accesses;
 use farside_workloads::{Trace, Workload, catalog};
 
@@ -117,7 +118,12 @@ fn optimum(workload: &dyn Workload, costs: Costs) -> u64 {
 
 /// What a scheme's faults, notices, copies and far accesses cost.
 fn cost(workload: &dyn Workload, scheme: &str, costs: Costs) -> u64 {
-    let options = Options { per_page: true, ..Options::default() };
+    let Costs { fault, copy, far } = costs;
+    let known = farside_svm::placement::Costs {
+        bring: Span::from_nanos(fault + copy),
+        far: Span::from_nanos(far),
+    };
+    let options = Options { per_page: true, costs: Some(known), ..Options::default() };
     let report = replay(workload, scheme, &options).unwrap();
     let copies: u64 = report.by_page.iter().map(|(_, page)| u64::from(page.copies)).sum();
     let asked = report.total.faults() + report.total.notices;
@@ -151,10 +157,10 @@ const SCHEMES: [&str; 7] = [
 /// How much more than the optimum Farside's scheme costs: exact, so that a change either way is seen. The goal is 1.5
 /// (`docs/experiments.md` says why BFS and ST miss it).
 const FARSIDE: [(u64, [(&str, f64); 6]); 2] = [
-    (2_000, [("mm", 1.00), ("st", 1.45), ("bfs", 3.15), ("fir", 1.00), ("mm", 1.01), ("st", 1.52)]),
+    (2_000, [("mm", 1.00), ("st", 1.45), ("bfs", 3.32), ("fir", 1.00), ("mm", 1.01), ("st", 1.52)]),
     (
         20_000,
-        [("mm", 1.00), ("st", 1.19), ("bfs", 3.06), ("fir", 1.00), ("mm", 1.02), ("st", 1.15)],
+        [("mm", 1.00), ("st", 1.16), ("bfs", 2.96), ("fir", 1.00), ("mm", 1.00), ("st", 1.16)],
     ),
 ];
 

@@ -157,10 +157,7 @@ impl Farside {
 
     /// A page that other cards have, for reading.
     fn share(&mut self, fault: &FaultView) -> Decision {
-        let object = self.objects.entry(fault.object).or_default();
-        object.read_first += 1;
-        if self.config.objects && !object.keeps_copies() {
-            // It will be written next.
+        if self.will_write(fault) {
             return self.take(fault);
         }
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
@@ -195,7 +192,7 @@ impl Farside {
         if dear {
             return self.leave(fault);
         }
-        if fault.copies.contains(fault.agent.home()) {
+        if fault.costs.is_some() && fault.copies.contains(fault.agent.home()) {
             self.objects.entry(fault.object).or_default().written_by_reader += 1;
         }
         group.remote = false;
@@ -207,6 +204,17 @@ impl Farside {
             return self.reach_over(fault);
         }
         self.decide(fault, Action::Migrate, rested, rested)
+    }
+
+    /// Whether who reads the page, which other cards have, will write it next, as most readers of its allocation do.
+    /// Only where costs are known: on live machines what this changes has not been measured.
+    fn will_write(&mut self, fault: &FaultView) -> bool {
+        if fault.costs.is_none() {
+            return false;
+        }
+        let object = self.objects.entry(fault.object).or_default();
+        object.read_first += 1;
+        self.config.objects && !object.keeps_copies()
     }
 
     /// Whether to bring the page, which so many others lose by it, costs more than to leave it where it is.

@@ -278,3 +278,22 @@ fn a_group_goes_to_who_has_paid_for_it_and_twice_as_much_the_next_time() {
     }
     assert_eq!(fixture.copies(page), [1], "both use it alike");
 }
+
+#[test]
+fn a_page_that_its_reader_will_write_moves_from_another_card_at_once() {
+    let moved = |text: &str| {
+        let mut fixture = priced(text, 1);
+        for index in (0..64).step_by(16) {
+            let page = fixture.page(index);
+            fixture.write(0, page);
+            fixture.read(1, page);
+            fixture.write(1, page);
+        }
+        let last = fixture.page(5);
+        fixture.write(0, last);
+        fixture.read(1, last);
+        fixture.copies(last)
+    };
+    assert_eq!(moved("farside"), [2], "four readers have written");
+    assert_eq!(moved("farside:objects=off"), [1, 2]);
+}
