@@ -526,16 +526,19 @@ impl Embedder for LeasedFunction {
 
     fn job_over(&self, _card: &SoftCard, job: &Job) {
         lock(&self.jobs).retain(|other| !std::ptr::eq(&**other, job));
-        // One that was given up has ended by that: another may have its number now.
-        let end = (!job.was_given_up()).then(|| job_end(job));
+        let end = job_end(job);
         self.happened(|front, card, bus| {
             let others = lock(&self.holders).iter().any(|&holder| holder != which(job));
             if !others && lock(&self.jobs).is_empty() {
                 // Jobs begin under the front's lock: none is at work, and all was given back.
                 self.staging.clear(&self.windows);
             }
-            if let Some(end) = &end {
-                front.job_ended(card, bus, job.id, end);
+            // One that was given up has ended by that. What it allocated and held is free now; if another has its number,
+            // with what that one has.
+            let held = lock(&self.holders).contains(&which(job));
+            let is_free = held && !lock(&self.jobs).iter().any(|other| other.id == job.id);
+            if !job.was_given_up() || is_free {
+                front.job_ended(card, bus, job.id, &end);
             }
             let mut holders = lock(&self.holders);
             holders.retain(|&other| other != which(job));

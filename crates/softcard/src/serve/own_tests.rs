@@ -138,3 +138,36 @@ fn a_kernel_that_was_given_up_gets_nothing_and_frees_nothing_of_the_next() {
     wait_for("its memory is not free", || frames_free(&fixture) == all);
     fixture.leased.end();
 }
+
+/// A kernel that hangs while it holds its own memory keeps it, and what it has allocated is free when it lets go.
+#[test]
+fn what_a_kernel_held_when_it_was_given_up_is_free_when_it_lets_go() {
+    let (line, other) = line();
+    let kernels =
+        Kernels::none().with("holds", move |k: &mut KernelContext, _: &KernelArgs| -> Outcome {
+            let page = k.alloc::<u64>(WORDS, Backing::Eager)?;
+            k.with(page.read(), |_| line.say_and_wait(()))?;
+            Ok(0)
+        });
+    let mut fixture = Fixture::of(CardConfig {
+        window_frames: 64,
+        kernels: Arc::new(kernels.unwrap()),
+        grace: Duration::from_millis(5),
+        ..CardConfig::new("/nonexistent")
+    });
+    fixture.enable();
+    let all = frames_free(&fixture);
+    launch(&mut fixture, LATE);
+    other.hears.recv_timeout(LIMIT).expect("it begins");
+    fixture.push(Operation::Abort(JOB));
+    fixture.leased.serve_doorbell();
+    wait_for("it is not given up", || {
+        fixture.leased.give_up_late_jobs();
+        fixture.completed() == 2
+    });
+    assert_eq!(frames_free(&fixture), all - 1, "it may still write there");
+    other.says.send(()).unwrap();
+    wait_for("its memory is not free", || frames_free(&fixture) == all);
+    assert_eq!(fixture.completed(), 2);
+    fixture.leased.end();
+}
