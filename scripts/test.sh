@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.." || exit
 readonly BUDGETS="
 crates/types 10
 crates/svm 30
+crates/plugin 30
 crates/card 60
 crates/conformance 30
 crates/vfio-user 30
