@@ -27,7 +27,7 @@
  *
  * Units
  * - A page is 4096 bytes; pages are given by number: address / 4096. Ranges are a first page and a
- *   count of pages. A group is 16 pages (64 KiB).
+ *   count of pages. A group is 16 pages (64 KiB), or fewer at the ends of an allocation.
  * - Times are nanoseconds since the space or the simulation began.
  * - Memories and agents have the same numbers: FARSIDE_HOST (0) is host memory and the CPU,
  *   FARSIDE_CARD(n) is card n, n from 0 to 15. A set of them is a word with the bits of its members:
@@ -219,13 +219,13 @@ typedef struct farside_scheme {
 /* Whether a set has an agent or a memory. */
 static inline int farside_has(uint32_t set, uint32_t member)
 {
-    return (int)((set >> member) & 1u);
+    return member < 32 && ((set >> member) & 1u);
 }
 
 /* The set without one of its members. */
 static inline uint32_t farside_without(uint32_t set, uint32_t member)
 {
-    return set & ~((uint32_t)1 << member);
+    return member < 32 ? set & ~((uint32_t)1 << member) : set;
 }
 
 /* How many members a set has. */

@@ -84,12 +84,12 @@ pub struct Set(pub u32);
 impl Set {
     /// Whether it has this one.
     pub fn has(self, member: u32) -> bool {
-        self.0 >> member & 1 == 1
+        self.0.checked_shr(member).is_some_and(|set| set & 1 == 1)
     }
 
     /// The set without this one.
     pub fn without(self, member: u32) -> Set {
-        Set(self.0 & !(1 << member))
+        Set(self.0 & !1_u32.checked_shl(member).unwrap_or(0))
     }
 
     /// How many it has.

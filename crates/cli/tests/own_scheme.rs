@@ -626,3 +626,46 @@ fn the_time_that_a_call_may_take_is_a_number_of_seconds() {
         assert!(said.contains("FARSIDE_SCHEME_SECONDS") && said.contains("1 to 3600"), "{said}");
     }
 }
+
+/// What runs before the first fault is watched too.
+#[test]
+fn a_library_that_hangs_before_it_is_a_scheme_is_named() {
+    let folder = Folder::new();
+    let fault = "static void on_fault(void *at, const farside_fault *f, farside_decision *a) { (void)at; (void)f; (void)a; }\n";
+    let hang = "{ for (volatile int i = 0;;) i = i + 1; return 0; }";
+    let (created, sampled) = (
+        format!(
+            "{fault}static void *create(const uint32_t *v, const char **w) {{ (void)v; (void)w; {hang} }}"
+        ),
+        format!(
+            "{fault}static uint64_t every(void *at) {{ (void)at; {hang} }}\n\
+            static uint32_t on_samples(void *at, uint64_t now, const farside_sample *s, uint64_t n, farside_move *m, uint32_t room)\n\
+            {{ (void)at; (void)now; (void)s; (void)n; (void)m; (void)room; return 0; }}"
+        ),
+    );
+    let exported = format!("const void *farside_scheme_export(unsigned v) {{ (void)v; {hang} }}");
+    for (library, named) in [
+        (folder.scheme("created", &created, ".on_fault = on_fault, .create = create"), "create"),
+        (
+            folder.scheme(
+                "sampled",
+                &sampled,
+                ".on_fault = on_fault, .sample_every_ns = every, .on_samples = on_samples",
+            ),
+            "sample_every_ns",
+        ),
+        (folder.library("exported", &exported), "farside_scheme_export"),
+    ] {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "30", env!("CARGO_BIN_EXE_farside"), "schemes", &library]);
+        let output =
+            command.env("FARSIDE_SCHEME_SECONDS", "1").output().expect("the command starts");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let expected = format!("has not returned from {named}");
+        assert!(
+            said.contains(&library) && said.contains(&expected) && said.contains("for 1 s"),
+            "{said}"
+        );
+    }
+}

@@ -13,6 +13,7 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 
 use crate::abi::{ABI_VERSION, CParameter, CScheme, Export};
 use crate::scheme::State;
+use crate::watch::{Call, Marks, Watch};
 use crate::{LibraryError, LibraryScheme, PluginError, Told, elf};
 
 /// What a library exports.
@@ -55,8 +56,9 @@ impl Library {
     /// # Safety
     /// The library's code runs in this process: it keeps the rules of `farside-scheme.h`.
     pub unsafe fn open(path: &Path) -> Result<Library, PluginError> {
+        let watch = Watch::start(path.display().to_string(), Told::Everybody)?;
         // SAFETY: passed on to the caller.
-        unsafe { open(path) }
+        unsafe { open(path, watch.marks()) }
             .map_err(|why| PluginError::Library { path: path.display().to_string(), why })
     }
 
@@ -84,13 +86,14 @@ impl Library {
     /// As [`Library::open`]: the library's code runs whenever the scheme is asked.
     pub unsafe fn make(&self, parameters: &str, told: Told) -> Result<LibraryScheme, PluginError> {
         let values = self.values(parameters)?;
+        let watch = Watch::start(format!("{} ({})", self.name, self.path), told)?;
         // SAFETY: passed on to the caller.
-        let state = unsafe { self.state(&values) }.map_err(|why| {
+        let state = unsafe { self.state(&values, watch.marks()) }.map_err(|why| {
             let given =
                 if parameters.is_empty() { String::new() } else { format!(" ({parameters})") };
             PluginError::Refused { scheme: self.name.to_owned(), given, why }
         })?;
-        LibraryScheme::new(state, self.name, &self.path, told)
+        LibraryScheme::new(state, self.name, &self.path, watch)
     }
 
     fn values(&self, list: &str) -> Result<Vec<u32>, PluginError> {
@@ -108,11 +111,12 @@ impl Library {
 
     /// # Safety
     /// As [`Library::make`].
-    unsafe fn state(&self, values: &[u32]) -> Result<State, String> {
+    unsafe fn state(&self, values: &[u32], marks: &Marks) -> Result<State, String> {
         let Some(create) = self.table.create else { return Ok(State::new(self.table, null_mut())) };
         let mut why: *const c_char = null();
         // SAFETY: the values are as many as the table has parameters; the caller answers for the rest.
-        let state = unsafe { create(values.as_ptr(), &raw mut why) };
+        let create = || unsafe { create(values.as_ptr(), &raw mut why) };
+        let state = marks.during(Call::Create, create);
         if !state.is_null() {
             return Ok(State::new(self.table, state));
         }
@@ -126,20 +130,21 @@ impl Library {
 
 /// # Safety
 /// As [`Library::open`].
-unsafe fn open(path: &Path) -> Result<Library, LibraryError> {
+unsafe fn open(path: &Path, marks: &Marks) -> Result<Library, LibraryError> {
     // An absolute path: the loader looks for a bare name elsewhere.
     let found = path.canonicalize().map_err(|error| LibraryError::File(error.to_string()))?;
     elf::check(&found)?;
     let open = |why: libloading::Error| LibraryError::Open(why.to_string());
     // SAFETY: what the library does is the caller's.
-    let loaded = unsafe { Loaded::open(Some(&found), RTLD_NOW | RTLD_LOCAL) }.map_err(open)?;
+    let load = || unsafe { Loaded::open(Some(&found), RTLD_NOW | RTLD_LOCAL) };
+    let loaded = marks.during(Call::Open, load).map_err(open)?;
     // SAFETY: in a library that is written to the header this is a function of this type.
     let export = unsafe { loaded.get::<Export>(SYMBOL) };
     let export = export.map(|symbol| *symbol).map_err(|_| LibraryError::NoSymbol)?;
     // Never closed: see the module.
     std::mem::forget(loaded);
     // SAFETY: passed on to the caller; it gives null or a table that stays.
-    let table = unsafe { export(ABI_VERSION) };
+    let table = marks.during(Call::Open, || unsafe { export(ABI_VERSION) });
     // SAFETY: as above; no more of it is read than the version and the size until these are known.
     unsafe { checked(path, table) }
 }

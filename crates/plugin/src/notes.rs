@@ -42,6 +42,14 @@ impl Notes {
         last.pages.covers(pages).then_some(last.pages)
     }
 
+    /// Those of these pages, the first of them, that one allocation has.
+    pub(crate) fn part(&self, pages: PageRange) -> Option<PageRange> {
+        let before = self.allocations.range(..=pages.start).next_back();
+        let within = self.allocations.range(pages.start..pages.end());
+        let parts = before.into_iter().chain(within).map(|(_, it)| it.pages.intersection(pages));
+        parts.into_iter().find(|part| part.count > 0)
+    }
+
     /// Where the word of a page is; null where none is kept.
     pub(crate) fn word(&mut self, page: PageNo) -> *mut u64 {
         if !self.kept {
@@ -108,5 +116,22 @@ mod tests {
             assert_eq!(notes.allocation(outside), None, "{outside:?}");
         }
         assert!(notes.word(PageNo(101)).is_null(), "nobody wants any");
+    }
+
+    #[test]
+    fn of_pages_that_no_one_allocation_has_the_first_part_is_found() {
+        let mut notes = Notes::new(false);
+        notes.add(range(100, 20));
+        notes.add(range(130, 8));
+        for (pages, part) in [
+            (range(112, 16), Some(range(112, 8))),
+            (range(96, 16), Some(range(100, 12))),
+            (range(112, 32), Some(range(112, 8))),
+            (range(124, 16), Some(range(130, 8))),
+            (range(101, 3), Some(range(101, 3))),
+            (range(120, 10), None),
+        ] {
+            assert_eq!(notes.part(pages), part, "{pages:?}");
+        }
     }
 }

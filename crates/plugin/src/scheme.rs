@@ -14,7 +14,7 @@ use crate::abi::{CDecision, CFault, CMove, CNotice, CSample, CScheme, NOWHERE};
 use crate::answer;
 use crate::notes::Notes;
 use crate::saved::{self, Saved};
-use crate::watch::{Call, Complaints, Told, Watch};
+use crate::watch::{Call, Complaints, Watch};
 use crate::{LibraryError, PluginError};
 
 /// Most answers to one notice, and moves of one sample.
@@ -56,11 +56,26 @@ impl LibraryScheme {
         state: State,
         name: &'static str,
         path: &str,
-        told: Told,
+        watch: Watch,
     ) -> Result<LibraryScheme, PluginError> {
-        let watch = Watch::start(format!("{name} ({path})"), told)?;
-        // SAFETY: the state is of this table.
-        let every = state.table.sample_every_ns.map(|every| unsafe { every(state.at) });
+        let notes = Notes::new(state.table.notes != 0);
+        let answers = Vec::with_capacity(DECISIONS_MAX);
+        let (moves, samples) = (Vec::new(), Vec::new());
+        // From here on its state is destroyed, whatever is wrong.
+        let mut scheme = LibraryScheme {
+            state,
+            name,
+            notes,
+            sample_every: None,
+            watch,
+            answers,
+            moves,
+            samples,
+        };
+        let every = scheme.table().sample_every_ns.map(|every| {
+            // SAFETY: the state is of this table.
+            scheme.watch.marks().during(Call::SampleEvery, || unsafe { every(scheme.state.at) })
+        });
         if let Some(short) = every.filter(|every| *every < SAMPLE_LEAST_NS) {
             let what =
                 format!("sample_every_ns gives {short}, at least {SAMPLE_LEAST_NS} are needed");
@@ -69,11 +84,8 @@ impl LibraryScheme {
                 why: LibraryError::Table { what },
             });
         }
-        let notes = Notes::new(state.table.notes != 0);
-        let answers = Vec::with_capacity(DECISIONS_MAX);
-        let sample_every = every.map(Span::from_nanos);
-        let (moves, samples) = (Vec::new(), Vec::new());
-        Ok(LibraryScheme { state, name, notes, sample_every, watch, answers, moves, samples })
+        scheme.sample_every = every.map(Span::from_nanos);
+        Ok(scheme)
     }
 
     /// Answers that made no sense; they can be asked for when the scheme is gone.
@@ -165,18 +177,16 @@ impl PlacementScheme for LibraryScheme {
 
     fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
         let Some(on_counter) = self.table().on_counter else { return };
-        let room = DECISIONS_MAX.min(notice.pages.count as usize);
+        // A group of a machine's may reach beyond an allocation, where there is nothing to place.
+        let Some(pages) = self.notes.part(notice.pages) else { return };
+        let room = DECISIONS_MAX.min(pages.count as usize);
         self.clear(room);
-        let notes = self.notes.words(notice.pages).map(<[u64]>::as_mut_ptr);
-        if notes.is_none() && self.table().notes != 0 {
-            // Outside allocations there is nothing to place.
-            return;
-        }
+        let notes = self.notes.words(pages).map(<[u64]>::as_mut_ptr);
         let (bring_ns, far_ns) = prices(notice.costs);
         let view = CNotice {
             now_ns: nanos(notice.now),
-            first: notice.pages.start.0,
-            pages: notice.pages.count,
+            first: pages.start.0,
+            pages: pages.count,
             notes: notes.unwrap_or(null_mut()),
             bring_ns,
             far_ns,
@@ -189,7 +199,7 @@ impl PlacementScheme for LibraryScheme {
         // SAFETY: as for a fault; there is room for so many answers, all of them filled in.
         let count = unsafe { on_counter(self.state.at, &raw const view, answers, room as u32) };
         marks.leave();
-        let page = notice.pages.start.0;
+        let page = pages.start.0;
         if count as usize > room {
             return marks.complain(Call::Counter, page, answer::Wrong::Count(count, room as u32));
         }
@@ -280,7 +290,7 @@ impl PlacementScheme for LibraryScheme {
         let own = match (self.table().save, self.state.at.is_null()) {
             (None, true) => Some(Vec::new()),
             (None, false) => None,
-            (Some(save), _) => Some(self.watched(Call::Save, || {
+            (Some(save), _) => Some(self.watch.marks().during(Call::Save, || {
                 // SAFETY: the state is of this table; there is room for no byte, and then for all.
                 let count = unsafe { save(self.state.at, null_mut(), 0) };
                 let mut bytes = vec![0; count as usize];
@@ -303,7 +313,7 @@ impl PlacementScheme for LibraryScheme {
             None if self.state.at.is_null() => {}
             None => return Err(lacks("restore")),
             Some(restore) => {
-                let done = self.watched(Call::Restore, || {
+                let done = self.watch.marks().during(Call::Restore, || {
                     // SAFETY: the state is of this table; so many bytes are there.
                     unsafe { restore(self.state.at, own.as_ptr(), own.len() as u64) }
                 });
@@ -317,15 +327,6 @@ impl PlacementScheme for LibraryScheme {
         }
         self.notes = notes;
         Ok(())
-    }
-}
-
-impl LibraryScheme {
-    fn watched<T>(&self, call: Call, what: impl FnOnce() -> T) -> T {
-        self.watch.marks().enter(call);
-        let result = what();
-        self.watch.marks().leave();
-        result
     }
 }
 
@@ -344,6 +345,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::Told;
     use crate::abi::ABI_VERSION;
 
     extern "C" fn on_fault(_: *mut c_void, _: *const CFault, answer: *mut CDecision) {
@@ -351,14 +353,76 @@ mod tests {
         unsafe { (*answer).action = 1 };
     }
 
-    fn scheme() -> LibraryScheme {
+    /// Answers with the notice's own pages, and counts in their words.
+    extern "C" fn on_counter(
+        _: *mut c_void,
+        notice: *const CNotice,
+        answers: *mut CDecision,
+        room: u32,
+    ) -> u32 {
+        // SAFETY: they are the caller's records, with so many words and so much room.
+        unsafe {
+            let CNotice { first, pages, notes, .. } = *notice;
+            assert!(u64::from(room) <= pages);
+            (0..pages as usize).for_each(|page| *notes.add(page) += 1);
+            *answers = CDecision { scope: 2, first, pages, ..CDecision::BY_COUNTER };
+        }
+        1
+    }
+
+    fn table() -> CScheme {
         // SAFETY: null pointers and absent functions are what zero bytes are.
         let mut table: CScheme = unsafe { zeroed() };
         table.abi_version = ABI_VERSION;
         table.notes = 1;
         table.on_fault = Some(on_fault);
-        let state = State::new(Box::leak(Box::new(table)), null_mut());
-        LibraryScheme::new(state, "test", "libtest.so", Told::Caller).unwrap()
+        table.on_counter = Some(on_counter);
+        table
+    }
+
+    fn made(table: CScheme, at: *mut c_void) -> Result<LibraryScheme, PluginError> {
+        let state = State::new(Box::leak(Box::new(table)), at);
+        let watch = Watch::start("test".to_owned(), Told::Caller).unwrap();
+        LibraryScheme::new(state, "test", "libtest.so", watch)
+    }
+
+    fn scheme() -> LibraryScheme {
+        made(table(), null_mut()).unwrap()
+    }
+
+    #[test]
+    fn a_notice_has_the_pages_that_are_in_an_allocation() {
+        let mut scheme = scheme();
+        let pages = |start, count| PageRange::new(PageNo(start), count);
+        scheme.on_alloc(pages(0, 20));
+        let agent = farside_types::AgentId(1);
+        let mut notice =
+            CounterView { now: Time::ZERO, pages: pages(16, 16), agent, count: 9, costs: None };
+        let mut decisions = Vec::new();
+        scheme.on_counter(&notice, &mut decisions);
+        assert_eq!(decisions.len(), 1);
+        assert_eq!(decisions[0].scope, farside_svm::placement::Scope::Range(pages(16, 4)));
+        assert_eq!([15, 16, 19].map(|page| scheme.notes.look(PageNo(page))), [0, 1, 1]);
+        assert_eq!(scheme.complaints().count(), 0);
+        notice.pages = pages(32, 16);
+        scheme.on_counter(&notice, &mut decisions);
+        assert_eq!(decisions.len(), 1, "there is nothing to place");
+    }
+
+    #[test]
+    fn a_state_whose_scheme_cannot_be_is_destroyed() {
+        extern "C" fn too_often(_: *mut c_void) -> u64 {
+            1
+        }
+        extern "C" fn destroy(at: *mut c_void) {
+            // SAFETY: it is the number below.
+            unsafe { *at.cast::<u32>() += 1 };
+        }
+        let mut destroyed = 0_u32;
+        let often = CScheme { sample_every_ns: Some(too_often), destroy: Some(destroy), ..table() };
+        let error = made(often, (&raw mut destroyed).cast()).unwrap_err().to_string();
+        assert!(error.contains("sample_every_ns gives 1"), "{error}");
+        assert_eq!(destroyed, 1);
     }
 
     #[test]

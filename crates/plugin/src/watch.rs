@@ -5,7 +5,7 @@
 //! whoever is stuck may hold malloc's lock.
 
 use core::fmt;
-use std::io::Write;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -36,6 +36,9 @@ pub enum Told {
 /// A function of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
+    Open,
+    Create,
+    SampleEvery,
     Fault,
     Counter,
     Alloc,
@@ -49,7 +52,10 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    const ALL: [Call; 10] = [
+    const ALL: [Call; 13] = [
+        Call::Open,
+        Call::Create,
+        Call::SampleEvery,
         Call::Fault,
         Call::Counter,
         Call::Alloc,
@@ -64,6 +70,9 @@ impl Call {
 
     fn name(self) -> &'static str {
         match self {
+            Call::Open => "farside_scheme_export or a constructor",
+            Call::Create => "create",
+            Call::SampleEvery => "sample_every_ns",
             Call::Fault => "on_fault",
             Call::Counter => "on_counter",
             Call::Alloc => "on_alloc",
@@ -101,6 +110,14 @@ impl Marks {
     /// It has returned.
     pub(crate) fn leave(&self) {
         self.step();
+    }
+
+    /// Calls it by `what`.
+    pub(crate) fn during<T>(&self, call: Call, what: impl FnOnce() -> T) -> T {
+        self.enter(call);
+        let result = what();
+        self.leave();
+        result
     }
 
     /// Calls come one at a time: nobody else writes, and no locked instruction is needed.
@@ -261,13 +278,22 @@ impl Looker {
     }
 }
 
-/// Writes to standard error without allocating, in as many calls as there are parts.
+/// Writes to standard error without allocating, and without std's lock of it, which who is stuck may hold.
 fn say(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 1024], used: 0 };
     // What does not fit is cut.
     let _ = fmt::write(&mut line, text);
-    // Without a standard error nobody is told.
-    let _ = std::io::stderr().write_all(&line.bytes[..line.used]);
+    let mut left = &line.bytes[..line.used];
+    while !left.is_empty() {
+        // SAFETY: the bytes are there while it reads them.
+        let written = unsafe { libc::write(2, left.as_ptr().cast(), left.len()) };
+        match usize::try_from(written) {
+            Ok(written) if written > 0 => left = &left[written.min(left.len())..],
+            Err(_) if std::io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
+            // Without a standard error nobody is told.
+            _ => return,
+        }
+    }
 }
 
 /// A line on the stack.
