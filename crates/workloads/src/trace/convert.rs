@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::columns::{TraceRow, TraceWriter};
 use super::sink::{Recorded, Sink};
@@ -24,17 +24,27 @@ pub struct Converted {
 /// Reads the recording `from` and writes it as `to`, in the compact format. `gpus`: see [`super::Trace::open_spread`].
 ///
 /// # Errors
-/// [`TraceError`]: what cannot be read, or written. There is no `to` then.
+/// [`TraceError`]: what cannot be read, or written. What `to` was before, it is then.
 pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<Converted, TraceError> {
     let mut source = Source::open(from, gpus).map_err(|error| error.of(from))?;
     let unwritable = |source| TraceError::Write(parquet::errors::ParquetError::from(source).into());
-    let file = File::create(to).map_err(unwritable)?;
-    let converted = write(&mut source, file).map_err(|error| error.of(from));
+    let part = part(to);
+    let file = File::create(&part).map_err(unwritable)?;
+    let converted = write(&mut source, file)
+        .map_err(|error| error.of(from))
+        .and_then(|converted| std::fs::rename(&part, to).map_err(unwritable).map(|()| converted));
     if converted.is_err() {
         // What went wrong is worth more than that this may not work either.
-        let _ = std::fs::remove_file(to);
+        let _ = std::fs::remove_file(&part);
     }
     converted
+}
+
+/// Where it is written until all of it is there: `to` may be `from`.
+fn part(to: &Path) -> PathBuf {
+    let mut part = to.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
 }
 
 fn write(source: &mut Source, out: File) -> Result<Converted, TraceError> {
@@ -75,5 +85,47 @@ impl<W: Write + Send> Sink for Writing<W> {
             time: self.cycles.then_some(sequence.into()),
         })?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trace;
+    use crate::trace::plain::test_file;
+
+    const ROWS: &str = "address,write\n0x10000,0\n0x10040,1\n";
+
+    #[test]
+    fn what_there_was_stays_until_all_is_written() {
+        let (good, bad) =
+            (test_file("good.csv", ROWS), test_file("bad.csv", "address,write\n1,7\n"));
+        let to = test_file("converted.parquet", "");
+        assert_eq!(convert(&good, &to, 1).unwrap().accesses, 2);
+        let before = std::fs::read(&to).unwrap();
+        assert!(convert(&bad, &to, 1).is_err());
+        assert_eq!(std::fs::read(&to).unwrap(), before);
+        assert_eq!(convert(&good, &good, 1).unwrap().accesses, 2);
+        assert_eq!(Trace::open(&good).unwrap().accesses(), 2, "it is the compact one now");
+        for file in [&good, &bad, &to] {
+            assert!(!part(file).exists(), "{}", file.display());
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_grows_between_its_two_readings_is_an_error() {
+        let from = test_file("grows.csv", ROWS);
+        let to = test_file("grown.parquet", "");
+        for text in [format!("{ROWS}0x10080,0\n"), ROWS[..ROWS.len() - 10].to_owned()] {
+            std::fs::write(&from, ROWS).unwrap();
+            let mut source = Source::open(&from, 1).unwrap();
+            std::fs::write(&from, text).unwrap();
+            let error = write(&mut source, File::create(&to).unwrap()).unwrap_err().to_string();
+            assert!(error.contains("has changed while it was read"), "{error}");
+        }
+        for file in [&from, &to] {
+            std::fs::remove_file(file).unwrap();
+        }
     }
 }

@@ -98,6 +98,11 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
+    /// A recording of another tool of too much.
+    #[error(
+        "it touches more than 16 GiB, the most that is supported; record a smaller run of the program"
+    )]
+    TooLarge,
     /// A recording of another tool without a single access to data, or an empty file.
     #[error(
         "{path} has no access to data; check how it was recorded (docs/workloads.md), and that it is not cut off"

@@ -30,6 +30,7 @@ pub use convert::{Converted, convert};
 pub use error::TraceError;
 pub use record::Access;
 pub use sidecar::Allocation;
+pub use source::trace_files;
 
 use crate::{Buffer, Place};
 use builder::Builder;

@@ -123,8 +123,7 @@ pub(super) fn around(pages: &BTreeSet<u64>) -> Vec<Allocation> {
 /// Refuses more pages than a trace may have.
 pub(super) fn check_pages(pages: u64) -> Result<(), TraceError> {
     if pages > PAGES_MAX {
-        let what = "it touches more than 16 GiB, the most that is supported".to_owned();
-        return Err(TraceError::Footer { what });
+        return Err(TraceError::TooLarge);
     }
     Ok(())
 }

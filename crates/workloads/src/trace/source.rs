@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use super::columns::{self, TraceAllocation, TraceDescription};
-use super::plain::Plain;
+use super::plain::{Plain, is_list, listed};
 use super::record::{self, Record};
 use super::sidecar::{Layout, Sidecar};
 use super::sink::{Recorded, Sink};
@@ -39,8 +39,8 @@ impl Source {
     pub(super) fn open(path: &Path, spread: u8) -> Result<Source, TraceError> {
         let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(unreadable)?;
-        let mut head = Vec::new();
-        file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
+        let spread = spread.max(1);
+        let head = head(&mut file).map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
         if head.starts_with(&ZSTD_MAGIC) {
             Source::records(path, file)
@@ -113,6 +113,28 @@ impl Source {
             What::Plain(plain) => plain.read(&mut self.layout, sink),
         }
     }
+}
+
+fn head(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// The files that a trace is read from, itself the first: a recording of records has its description beside it, a list
+/// of kernels these.
+///
+/// # Errors
+/// [`TraceError`]: a file that cannot be read, or a list that cannot be.
+pub fn trace_files(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
+    let head = File::open(path).and_then(|mut file| head(&mut file)).map_err(unreadable)?;
+    let others = match beside(path) {
+        Ok((_, description)) => vec![description],
+        Err(_) if is_list(&head) => listed(path)?,
+        Err(_) => Vec::new(),
+    };
+    Ok(std::iter::once(path.to_owned()).chain(others).collect())
 }
 
 /// The name of a recording of records, and where its description is.

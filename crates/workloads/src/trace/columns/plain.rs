@@ -23,7 +23,7 @@ const AGENT: usize = 2;
 const SIZE: usize = 3;
 const TIME: usize = 4;
 /// What only a trace of ours has.
-const OURS: &str = "line";
+const OURS: &str = "launch";
 
 /// Whether a file is of accesses, and no trace of ours.
 pub(in super::super) fn are_plain(file: &File, path: &Path) -> Result<bool, TraceError> {

@@ -32,6 +32,8 @@ pub(super) struct Rows {
     path: PathBuf,
     /// Where each of [`COLUMNS`] is.
     columns: [Option<usize>; COLUMNS.len()],
+    /// How many cells the head has.
+    width: usize,
 }
 
 /// Whether a file begins with a head that has an address in it.
@@ -50,6 +52,7 @@ impl Rows {
         let mut lines = Lines::open(path)?.by_people();
         lines.go_on()?;
         let head = lines.text()?;
+        let width = cells(head).count();
         let place = |name: &str| cells(head).position(|cell| cell == name);
         let columns = COLUMNS.map(place);
         if let Some(missing) = [ADDRESS, WRITE].into_iter().find(|&which| columns[which].is_none())
@@ -60,7 +63,7 @@ impl Rows {
                 COLUMNS.join(",")
             )));
         }
-        Ok(Rows { path: path.to_owned(), columns })
+        Ok(Rows { path: path.to_owned(), columns, width })
     }
 
     /// The known cells of a row.
@@ -102,6 +105,12 @@ impl Rows {
         sequence: u32,
         times: &mut [u64; MAX_CARDS],
     ) -> Result<Touch, String> {
+        let (width, head) = (cells(row).count(), self.width);
+        if width != head {
+            return Err(format!(
+                "it has {width} cells, the head {head}; cells with a comma in quotes are not read"
+            ));
+        }
         let cells = self.cells(row);
         let number = |which: usize, missing: u64| match (self.columns[which], cells[which]) {
             (None, _) => Ok(missing),
@@ -166,7 +175,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_by_its_line() {
         for (row, why) in [
-            ("0,0,0x10000,8", "write"),
+            ("0,0,0x10000,8", "it has 4 cells, the head 5"),
+            ("\"0,0\",0,0x10000,8,0", "it has 6 cells, the head 5"),
             ("0,0,0x10000,8,2", "0 or 1"),
             ("0,16,0x10000,8,0", "agents are 0 to 15"),
             ("0,0,-1,8,0", "no whole number"),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::TraceError;
 
-/// Longest line.
-const LINE_MAX: u64 = 4096;
+/// Longest line: names of kernels in C++ are long.
+const LINE_MAX: u64 = 1 << 16;
 
 /// A text that is being read.
 pub(super) struct Lines {
@@ -45,7 +45,7 @@ impl Lines {
         read.map_err(|source| TraceError::Read { path: path.clone(), source })?;
         let (ends, full) = (self.line.ends_with(b"\n"), self.line.len() as u64 == LINE_MAX);
         if full && !ends {
-            return Err(self.wrong("it has more than 4096 bytes"));
+            return Err(self.wrong("it has more than 65536 bytes"));
         }
         if !self.line.is_empty() && !ends && self.whole {
             return Err(self.wrong("the file ends within it; it is cut off"));

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use farside_types::{PAGE_SHIFT, PAGE_SIZE};
 
 pub(in crate::trace) use csv::agent_place;
+pub(in crate::trace) use traceg::{is_list, listed};
 
 use super::Allocation;
 use super::columns::PlainRows;
@@ -79,7 +80,8 @@ pub(in crate::trace) struct Plain {
     format: Box<dyn Format>,
     pages: BTreeSet<u64>,
     gpus: u32,
-    left_out: u64,
+    /// Accesses, and those that its format does not place.
+    counts: (u64, u64),
 }
 
 impl Plain {
@@ -111,8 +113,9 @@ impl Plain {
     }
 
     fn of(path: &Path, format: Box<dyn Format>, spread: u8) -> Result<Plain, TraceError> {
-        let (mut pages, mut gpus) = (BTreeSet::new(), u32::from(spread));
+        let (mut pages, mut gpus, mut touches) = (BTreeSet::new(), u32::from(spread), 0);
         let left_out = format.each(&mut |touch| {
+            touches += 1;
             pages.extend(touch.pages());
             gpus = gpus.max(u32::from(touch.place.gpu) + 1);
             check_pages(pages.len() as u64)
@@ -120,7 +123,7 @@ impl Plain {
         if pages.is_empty() {
             return Err(TraceError::NoAccesses { path: path.to_owned() });
         }
-        Ok(Plain { path: path.to_owned(), format, pages, gpus, left_out })
+        Ok(Plain { path: path.to_owned(), format, pages, gpus, counts: (touches, left_out) })
     }
 
     /// What the program must have allocated.
@@ -135,7 +138,7 @@ impl Plain {
 
     /// Accesses that its format does not place.
     pub(in crate::trace) fn left_out(&self) -> u64 {
-        self.left_out
+        self.counts.1
     }
 
     /// Hands every access to `sink`.
@@ -144,8 +147,9 @@ impl Plain {
         layout: &mut Layout,
         sink: &mut impl Sink,
     ) -> Result<(), TraceError> {
-        let (mut record, mut running) = (0, Vec::new());
-        self.format.each(&mut |touch| {
+        let (mut record, mut touches, mut running) = (0, 0, Vec::new());
+        let left_out = self.format.each(&mut |touch| {
+            touches += 1;
             let &Touch { launch, place, wave, sequence, kind, .. } = touch;
             if let Some((group, wave)) = wave {
                 let at = usize::from(place.gpu) << 8 | usize::from(place.unit);
@@ -167,6 +171,9 @@ impl Plain {
             }
             Ok(())
         })?;
+        if (touches, left_out) != self.counts {
+            return Err(TraceError::Changed { path: self.path.clone() });
+        }
         Ok(())
     }
 }

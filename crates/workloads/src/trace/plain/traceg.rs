@@ -19,7 +19,8 @@
 //! (Khairy et al., ISCA 2020), for the tracer's versions up to 5. A kernel is a launch, a thread block a work-group, a
 //! warp a wavefront. Blocks are placed as MGPUSim's are: each GPU has a share of the grid, its compute units take turns.
 //! Global and generic loads, stores and atomics are taken (an atomic is a load and a store); shared, constant and local
-//! memory is each block's or thread's own.
+//! memory is each block's or thread's own. A generic load or store is of shared or local memory if its first address
+//! is in the 16 MiB from `-shmem base_addr` or `-local mem base_addr`, where the head says these.
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,8 @@ const LANES: u32 = 32;
 const REGISTERS_MAX: u32 = 16;
 /// Blocks of a grid.
 const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
+/// Bytes of the windows through which generic addresses reach shared and local memory.
+const WINDOW_BYTES: u64 = 1 << 24;
 
 #[derive(Debug)]
 pub(super) struct Kernels {
@@ -45,7 +48,7 @@ pub(super) struct Kernels {
 }
 
 /// Whether a file begins as a list of kernels.
-pub(super) fn is_list(head: &[u8]) -> bool {
+pub(in crate::trace) fn is_list(head: &[u8]) -> bool {
     head.starts_with(b"Memcpy") || head.starts_with(b"kernel-")
 }
 
@@ -73,7 +76,7 @@ impl Format for Kernels {
 }
 
 /// The files of a list, which lie beside it.
-fn listed(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
+pub(in crate::trace) fn listed(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let (mut lines, mut files) = (Lines::open(path)?.by_people(), Vec::new());
     while lines.go_on()? {
         let name = lines.text()?;
@@ -100,6 +103,8 @@ struct Head {
     version: u32,
     /// Instructions have the number of a source line before them.
     source_lines: bool,
+    /// Where the windows of shared and of local memory begin; 0: not said.
+    windows: [u64; 2],
 }
 
 /// A kernel that is being read.
@@ -125,6 +130,9 @@ impl Kernel {
         while self.lines.go_on()? {
             let line = self.lines.text()?.trim();
             if let Some(setting) = line.strip_prefix('-') {
+                if block.is_some() {
+                    return Err(self.lines.wrong("a setting is within a thread block"));
+                }
                 self.head.set(setting).map_err(|why| self.lines.wrong(why))?;
             } else if line == "#BEGIN_TB" {
                 if block.is_some() {
@@ -166,6 +174,10 @@ impl Kernel {
     /// A line of a block: where it is in the block, or an instruction, of which it gives those that access memory.
     fn line(&self, line: &str, block: &mut Block) -> Result<Option<Instruction>, TraceError> {
         let wrong = |why: &'static str| self.lines.wrong(why);
+        if line.starts_with("cluster ") {
+            // Blocks of a cluster run at one time; where they run, their numbers say.
+            return Ok(None);
+        }
         let after = |name: &str| {
             line.strip_prefix(name).and_then(|rest| rest.trim_start().strip_prefix('='))
         };
@@ -244,10 +256,20 @@ impl Head {
                     return Err("versions up to 5 are known");
                 }
             }
+            "shmem base_addr" => self.windows[0] = hexadecimal(value).ok_or("it is no address")?,
+            "local mem base_addr" => {
+                self.windows[1] = hexadecimal(value).ok_or("it is no address")?;
+            }
             "enable lineinfo" => self.source_lines = value == "1",
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether a generic address is of shared or of local memory.
+    fn is_own(&self, address: u64) -> bool {
+        let within = |&base: &u64| base != 0 && address.wrapping_sub(base) < WINDOW_BYTES;
+        self.windows.iter().any(within)
     }
 
     fn blocks(&self) -> u64 {
@@ -321,6 +343,10 @@ fn instruction(line: &str, head: Head) -> Result<Option<Instruction>, &'static s
     let mode = next()?;
     let rest: Vec<&str> = words.collect();
     let addresses = addresses(mode, &rest, mask)?;
+    let generic = matches!(opcode.split('.').next(), Some("LD" | "ST"));
+    if generic && addresses.first().is_some_and(|&first| head.is_own(first)) {
+        return Ok(None);
+    }
     Ok((mask != 0).then_some(Instruction { kinds, width: width(opcode), addresses }))
 }
 
@@ -461,6 +487,8 @@ insts = 2
             ("0x200000 0x200040", "0x200000", 18),
             ("64 -64 4096", "64 -64", 26),
             ("#END_TB\n\n#BEGIN_TB", "\n\n#BEGIN_TB", 22),
+            ("warp = 0\n", "-grid dim = (2,1,1)\nwarp = 0\n", 13),
+            ("-kernel id = 1", "-shmem base_addr = here", 2),
             ("0x10000 4\n", "0xffffffffffffffff 4\n", 16),
         ] {
             let text = KERNEL.replacen(from, to, 1);
@@ -468,6 +496,43 @@ insts = 2
             let error = test_open("traceg-damaged", text, 1).unwrap_err().to_string();
             assert!(error.contains(&format!("line {line}:")), "{from}: {error}");
         }
+    }
+
+    #[test]
+    fn generic_accesses_to_shared_and_local_memory_are_left_out() {
+        let windows = "-shmem base_addr = 0x7f0002000000\n-local mem base_addr = 0x7f0000000000\n";
+        let accesses = |head: &str, line: &str| {
+            let text = KERNEL.replacen("-kernel id = 1\n", head, 1).replacen(
+                "0010 ffffffff 1 R4 LDG.E.SYS 1 R4 4 1 0x10000 4",
+                line,
+                1,
+            );
+            test_open("traceg-generic", text, 1).unwrap().accesses()
+        };
+        let of = |opcode: &str, address: &str| format!("0010 1 1 R4 {opcode} 1 R4 4 1 {address} 4");
+        let none = accesses(windows, "0010 0 1 R4 LD.E 1 R4 4 1 0x0 0");
+        for (opcode, address, taken) in [
+            ("LD.E", "0x7f0002000000", 0),
+            ("ST.E", "0x7f0002ffffff", 0),
+            ("LD.E", "0x7f0000000010", 0),
+            ("LD.E", "0x7f0001000000", 1),
+            ("LDG.E", "0x7f0002000000", 1),
+        ] {
+            let found = accesses(windows, &of(opcode, address));
+            assert_eq!(found - none, taken, "{opcode} {address}");
+        }
+        let unsaid = "-shmem base_addr = 0x0\n-local mem base_addr = 0x0\n";
+        assert_eq!(accesses(unsaid, &of("LD.E", "0x1000")) - none, 1);
+    }
+
+    #[test]
+    fn clusters_and_long_names_are_read_and_no_gpu_is_one() {
+        let name = format!("-kernel name = {}", "v".repeat(20_000));
+        let text = KERNEL.replace("warp = 0\n", "cluster = 0,0,0\nwarp = 0\n");
+        let text = text.replace("-kernel name = vecadd", &name);
+        let found =
+            |text: &str, gpus| test_accesses(&test_open("traceg-long", text, gpus).unwrap(), 1);
+        assert_eq!(found(&text, 0), found(KERNEL, 1));
     }
 
     #[test]
