@@ -117,28 +117,33 @@ impl ArrowBuffer {
 }
 
 /// A column as an array of Arrow, and its schema: of values or bytes of texts, offsets of texts, and validity. What lies too
-/// scattered to be mapped is copied; so are texts where the card could change them behind the check that they are texts
-/// (`is_elsewhere`).
+/// scattered to be mapped is copied; so is what is checked or counted here, texts and validity, where the card could change it
+/// afterwards ([`CardBuffer::is_elsewhere`]).
+///
+/// # Safety
+/// Each part is there as long as its owner, and nobody writes to it. Their lengths are those of a column of `len` rows of
+/// `T`, as [`crate::CardColumn::of`] checks them.
 ///
 /// # Errors
 /// [`WindowError::Gone`]; [`WindowError::NotMade`] if texts are none.
-pub fn column<T: ColumnType + ?Sized>(
+pub unsafe fn column<T: ColumnType + ?Sized>(
     name: &str,
     len: usize,
     (values, offsets, validity): (Part<'_>, Part<'_>, Part<'_>),
-    is_elsewhere: bool,
 ) -> Result<(ArrowArray, ArrowSchema), WindowError> {
     let is_text = T::ELEMENT == 0;
     let (card, addr) = (values.0.card(), values.0.addr());
-    let validity = ArrowBuffer::of_card(validity, false)?;
-    let mut buffers = vec![ArrowBuffer::of_card(values, is_text && is_elsewhere)?];
+    let could_change = |part: &Part<'_>| part.0.is_elsewhere();
+    let (copies_values, copies_offsets, copies_validity) =
+        (is_text && could_change(&values), could_change(&offsets), could_change(&validity));
+    let validity = ArrowBuffer::of_card(validity, copies_validity)?;
+    let mut buffers = vec![ArrowBuffer::of_card(values, copies_values)?];
     if is_text {
-        buffers.insert(0, ArrowBuffer::of_card(offsets, is_elsewhere)?);
+        buffers.insert(0, ArrowBuffer::of_card(offsets, copies_offsets)?);
         let checked = check_texts(&buffers[0], &buffers[1]);
         checked.map_err(|why| WindowError::NotMade { card, addr, why })?;
     }
-    let schema = ArrowSchema::new(T::FORMAT, name, Vec::new());
-    Ok((ArrowArray::of_rows(len, validity, buffers), schema))
+    Ok((ArrowArray::of_rows(len, validity, buffers), ArrowSchema::of::<T>(name)))
 }
 
 /// Whether these are offsets of texts, and the bytes texts.
@@ -150,8 +155,12 @@ fn check_texts(offsets: &ArrowBuffer, bytes: &ArrowBuffer) -> Result<(), String>
         .map_err(|why| format!("its offsets are none: {why}"))?;
     let texts = bytes.bytes();
     let ends_right = offsets.last().is_some_and(|&end| usize::try_from(end) == Ok(texts.len()));
-    if offsets.first() != Some(&0) || !ends_right || !offsets.is_sorted() {
-        return Err("the offsets of its texts are not in order".to_owned());
+    let wrong = match offsets.first() {
+        Some(0) => offsets.windows(2).position(|two| two[0] > two[1]),
+        _ => Some(0),
+    };
+    if let Some(row) = wrong.or((!ends_right).then_some(offsets.len().saturating_sub(2))) {
+        return Err(format!("the offsets of its texts are not in order at row {row}"));
     }
     let row_of = |at: usize| offsets.partition_point(|&end| end as usize <= at).saturating_sub(1);
     let whole = std::str::from_utf8(texts)
@@ -227,6 +236,13 @@ impl ArrowArray {
         self.length == 0
     }
 
+    /// Where its buffers are.
+    #[cfg(test)]
+    pub(crate) fn buffers(&self) -> &[*const c_void] {
+        // SAFETY: so many of them are there as long as the array is, which was not released.
+        unsafe { std::slice::from_raw_parts(self.buffers, self.n_buffers as usize) }
+    }
+
     /// How many rows are null.
     pub fn null_count(&self) -> usize {
         self.null_count as usize
@@ -234,6 +250,11 @@ impl ArrowArray {
 }
 
 impl ArrowSchema {
+    /// The type of a column.
+    pub fn of<T: ColumnType + ?Sized>(name: &str) -> ArrowSchema {
+        ArrowSchema::new(T::FORMAT, name, Vec::new())
+    }
+
     /// A type by its format, with a name and those of its children.
     pub fn new(format: &str, name: &str, children: Vec<ArrowSchema>) -> ArrowSchema {
         let children = children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect();
@@ -354,6 +375,19 @@ mod tests {
         assert!(first_held.upgrade().is_none() && second_held.upgrade().is_some());
         drop(moved);
         assert!(second_held.upgrade().is_none());
+    }
+
+    #[test]
+    fn offsets_that_are_not_in_order_are_named_by_their_row() {
+        let check = |offsets: &[i32]| {
+            let (offsets, _held) = buffer(bytemuck::cast_slice(offsets));
+            check_texts(&offsets, &buffer(b"abcd").0)
+        };
+        check(&[0, 1, 1, 4]).unwrap();
+        for (offsets, row) in [([1, 2, 2, 4], 0), ([0, 3, 2, 4], 1), ([0, 1, 2, 3], 2)] {
+            let why = check(&offsets).unwrap_err();
+            assert!(why.ends_with(&format!("not in order at row {row}")), "{why}");
+        }
     }
 
     #[test]

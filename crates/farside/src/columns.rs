@@ -70,8 +70,6 @@ column_types! {
 #[derive(Debug)]
 pub struct CardColumn<T: ColumnType + ?Sized> {
     parts: ColumnParts,
-    /// The card's process could change it at any time.
-    is_elsewhere: bool,
     of: PhantomData<fn() -> Box<T>>,
 }
 
@@ -94,7 +92,7 @@ impl<T: ColumnType + ?Sized> CardColumn<T> {
             len: parts.len as u64,
         };
         CardColumn::<T>::check(card, &column)?;
-        Ok(CardColumn { parts, is_elsewhere: false, of: PhantomData })
+        Ok(CardColumn { parts, of: PhantomData })
     }
 
     /// Whether a column has the parts that its rows need.
@@ -105,6 +103,10 @@ impl<T: ColumnType + ?Sized> CardColumn<T> {
             _ => (len, 0),
         };
         let bits = if validity.len == 0 { 0 } else { len.div_ceil(8) };
+        if T::ELEMENT == 0 && values.len > i32::MAX as u64 {
+            let why = format!("{} bytes of texts are more than Arrow's type `u` has", values.len);
+            return Err(WindowError::NotMade { card, addr: VirtAddr(values.addr), why });
+        }
         if (values.len, offsets.len, validity.len) == (values_are, offsets_are, bits) {
             return Ok(());
         }
@@ -143,22 +145,17 @@ impl<T: ColumnType + ?Sized> CardColumn<T> {
     }
 
     /// The column as an array of Arrow, and its schema, with this name: the card's memory itself, without a copy, which
-    /// lives as long as the array. Only what lies too scattered to be mapped is copied, and texts of a card in another process
-    /// are, which could change behind the check that they are texts.
+    /// lives as long as the array. Only what lies too scattered to be mapped is copied, and of a card in another process texts,
+    /// and which rows are valid: they could change after they were checked, or counted.
     ///
     /// # Errors
     /// [`WindowError::Gone`]; [`WindowError::NotMade`] if texts are none: a kernel in C has built them of other bytes.
     pub fn into_arrow(self, name: &str) -> Result<(ArrowArray, ArrowSchema), WindowError> {
-        let is_elsewhere = self.is_elsewhere;
         let ColumnParts { values, offsets, validity, len } = self.parts;
         let [values, offsets, validity] = [values, offsets, validity].map(Arc::new);
         let parts = (part(&values), part(&offsets), part(&validity));
-        arrow::column::<T>(name, len, parts, is_elsewhere)
-    }
-
-    /// Whether its card is in another process, which could change it at any time.
-    pub fn is_elsewhere(&self) -> bool {
-        self.is_elsewhere
+        // SAFETY: each owner holds the very part, and `of` and `take_over_column` have checked their lengths.
+        unsafe { arrow::column::<T>(name, len, parts) }
     }
 }
 
@@ -197,8 +194,7 @@ impl Space {
             validity: self.take_over_bytes(card, made.validity, 1)?,
             len: usize::try_from(made.len).unwrap_or(usize::MAX),
         };
-        let is_elsewhere = !self.runtime().is_in_program(card);
-        Ok(CardColumn { parts, is_elsewhere, of: PhantomData })
+        Ok(CardColumn { parts, of: PhantomData })
     }
 
     fn take_over_bytes(
@@ -252,7 +248,6 @@ mod tests {
         assert!(CardColumn::<i64>::of(texts).is_err(), "texts are no numbers");
         let numbers: CardColumn<i64> = CardColumn::of(numbers).unwrap();
         assert_eq!(numbers.values().unwrap()[4990..4995], [998, -998, 998, 0, 998 * 998]);
-        assert!(!numbers.is_elsewhere());
         let bits = numbers.validity().unwrap().unwrap();
         assert!((0..5000).all(|row| (bits[row / 8] >> (row % 8) & 1 == 0) == (row % 5 == 3)));
         drop(numbers);
@@ -284,5 +279,60 @@ mod tests {
         assert!(column.len() == rows && rows > 2000, "{rows}");
         let (array, _) = column.into_arrow("texts").unwrap();
         assert_eq!(array.null_count(), rows / 2);
+    }
+
+    fn buffers(array: &ArrowArray) -> Vec<u64> {
+        array.buffers().iter().map(|&at| at as u64).collect()
+    }
+
+    /// What is checked or counted of a column could be changed afterwards by a card in another process.
+    #[test]
+    fn of_a_card_elsewhere_texts_and_validity_are_copied_whoever_has_made_a_column_of_them() {
+        let space = space();
+        for is_elsewhere in [false, true] {
+            let (numbers, texts) = run(&space, |k| {
+                let (mut numbers, mut texts) = (ColumnBuilder::<i64>::new(), TextBuilder::new());
+                numbers.extend_nullable(k, &[Some(1), None])?;
+                texts.extend_nullable(k, &[Some("a"), None])?;
+                Ok((numbers.finish(k)?, texts.finish(k)?))
+            })
+            .unwrap();
+            let at = |parts: &ColumnParts| {
+                [&parts.validity, &parts.offsets, &parts.values].map(|part| part.addr().0)
+            };
+            let elsewhere = |part: CardBuffer<u8>| {
+                if is_elsewhere { part.elsewhere().into_bytes() } else { part }
+            };
+            let marked = |parts: ColumnParts| {
+                let ColumnParts { values, offsets, validity, len } = parts;
+                let [values, offsets, validity] = [values, offsets, validity].map(elsewhere);
+                ColumnParts { values, offsets, validity, len }
+            };
+            let (in_numbers, in_texts) = (at(&numbers), at(&texts));
+            let numbers: CardColumn<i64> = CardColumn::of(marked(numbers)).unwrap();
+            let texts: CardColumn<str> = CardColumn::of(marked(texts)).unwrap();
+            let (numbers, _) = numbers.into_arrow("").unwrap();
+            let (texts, _) = texts.into_arrow("").unwrap();
+            let numbers_are_there = buffers(&numbers)
+                .into_iter()
+                .zip([in_numbers[0], in_numbers[2]])
+                .map(|(at, there)| at == there);
+            assert!(numbers_are_there.eq([!is_elsewhere, true]));
+            let texts_are_there =
+                buffers(&texts).into_iter().zip(in_texts).map(|(at, there)| at == there);
+            assert!(texts_are_there.eq([!is_elsewhere; 3]));
+        }
+    }
+
+    #[test]
+    fn texts_are_no_more_than_their_offsets_count() {
+        let made = |len| {
+            let part = |len| Made { addr: 4096, len };
+            MadeColumn { values: part(len), offsets: part(2), validity: Made::default(), len: 1 }
+        };
+        let most = i32::MAX as u64;
+        CardColumn::<str>::check(CardId(0), &made(most)).unwrap();
+        let refused = CardColumn::<str>::check(CardId(0), &made(most + 1)).unwrap_err();
+        assert!(refused.to_string().contains("more than Arrow"), "{refused}");
     }
 }

@@ -421,8 +421,8 @@ impl Space {
     /// ([`crate::Growable::hand_over`]), wherever that card is.
     ///
     /// # Errors
-    /// [`Error::Window`] if no kernel of that card has, it was taken over before, or there are fewer values;
-    /// [`LiveError::NoSuchCard`].
+    /// [`Error::Window`] if no kernel of that card has, it was taken over before, or there are fewer values, or,
+    /// which only a card in the program says, more bytes; [`LiveError::NoSuchCard`].
     pub fn take_over<T: Pod>(&self, card: CardId, made: Made) -> Result<CardBuffer<T>, Error> {
         let card = self.card(card.0.into())?;
         let buffer = CardBuffer::take_over(card, self.runtime().embedder()?, made)?;
@@ -430,9 +430,11 @@ impl Space {
     }
 
     /// The space is open as long as the buffer is there: a card in another process makes the memory of a program zero that
-    /// leaves it.
+    /// leaves it. Which the buffer is told, too.
     fn keep_open_for<T>(&self, buffer: CardBuffer<T>) -> CardBuffer<T> {
-        buffer.keeping(Arc::new(self.clone()))
+        let is_in_program = self.runtime().is_in_program(buffer.card());
+        let buffer = buffer.keeping(Arc::new(self.clone()));
+        if is_in_program { buffer } else { buffer.elsewhere() }
     }
 
     /// Bytes of a card's own memory that nobody has.

@@ -156,14 +156,16 @@ class Space:
         address. Where that lies in more pieces than can be mapped, or if `copy` is true, it is a copy in the program's
         own memory, and the card's is free.
 
-        Raises FarsideError if no kernel of that card has made it, or has made less, or it was taken over before.
+        Raises FarsideError if no kernel of that card has made it, or has made less, or it was taken over before. A card
+        in the program refuses also elements of another size; one in another process only those that need more bytes.
         """
         _check_card(card)
         kind = _plain(dtype)
         addr, length = (int(part) for part in made)
         if length == 0:
             return np.empty(0, kind)
-        memory = self._space.take_over(card, addr, length * kind.itemsize)
+        # More than there are addresses for: none has so many bytes.
+        memory = self._space.take_over(card, addr, min(length * kind.itemsize, (1 << 64) - 1))
         if copy or not memory.is_shown():
             return np.frombuffer(memory.copied(), kind)
         return np.asarray(_Bytes(memory)).view(kind)
@@ -174,9 +176,10 @@ class Space:
         `made` is what the kernel has written, an element of an array of `MADE_COLUMN`; `kind` is `str` for texts, else
         the type of the values, an integer or a float. pyarrow, polars and pandas take the column by
         `__arrow_c_array__`, without a copy, and it lives as long as their arrays. Copied is only what lies in more
-        pieces than can be mapped, and texts of a card in another process.
+        pieces than can be mapped, and of a card in another process texts, and which rows are valid.
 
-        Raises FarsideError if no kernel of that card has made it or it has other rows, TypeError for other kinds.
+        Raises FarsideError if no kernel of that card has made it or it has other rows, TypeError for other kinds. A
+        card in the program refuses also narrower values than it has; one in another process only wider ones.
         """
         _check_card(card)
         parts = [(int(made[part]["address"]), int(made[part]["length"])) for part in ("values", "offsets", "validity")]
@@ -296,6 +299,8 @@ def _plain(dtype: npt.DTypeLike) -> np.dtype[Any]:
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise TypeError(f"an array of {kind} holds references to Python objects, which no card can follow")
+    if kind.itemsize == 0:
+        raise TypeError(f"an array of {kind} has elements without bytes")
     return kind
 
 

@@ -24,8 +24,8 @@ pub(crate) struct Column {
     len: usize,
     /// Values, offsets and validity.
     parts: [Arc<Allocation>; 3],
-    is_elsewhere: bool,
     export: Export,
+    schema: fn(&str) -> ArrowSchema,
 }
 
 #[pymethods]
@@ -37,8 +37,7 @@ impl Column {
 
     /// Arrow's type, as a capsule.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let (_, schema) = self.exported(py)?;
-        PyCapsule::new_with_value(py, schema, SCHEMA)
+        PyCapsule::new_with_value(py, (self.schema)(""), SCHEMA)
     }
 
     /// Arrow's type and the rows, as capsules. Another type than its own it does not become.
@@ -66,7 +65,8 @@ impl Column {
         name: &str,
     ) -> Result<(ArrowArray, ArrowSchema), farside::WindowError> {
         let [values, offsets, validity] = self.parts.each_ref().map(part);
-        arrow::column::<T>(name, self.len, (values, offsets, validity), self.is_elsewhere)
+        // SAFETY: each allocation holds its very part, and a column was taken over of them, which has checked their lengths.
+        unsafe { arrow::column::<T>(name, self.len, (values, offsets, validity)) }
     }
 
     /// Takes a column over; `hold` makes an allocation of each part.
@@ -83,11 +83,11 @@ impl Column {
                     $(<$of as ColumnType>::FORMAT => {
                         let column: CardColumn<$of> =
                             space.take_over_column(card, made).map_err(raised)?;
-                        let is_elsewhere = column.is_elsewhere();
                         let parts = column.into_parts();
                         let len = parts.len;
                         let parts = [parts.values, parts.offsets, parts.validity].map(hold);
-                        Ok(Column { len, parts, is_elsewhere, export: Column::export::<$of> })
+                        let (export, schema) = (Column::export::<$of>, ArrowSchema::of::<$of>);
+                        Ok(Column { len, parts, export, schema })
                     })*
                     other => Err(PyTypeError::new_err(format!("there are no columns of `{other}`"))),
                 }

@@ -80,7 +80,7 @@ def test_it_lives_as_long_as_arrays_of_it_and_kernels(own: farside.Space) -> Non
 def test_what_is_no_such_column_is_refused_and_stays(own: farside.Space) -> None:
     made = columns(own, 100, 7)
     kind: Any
-    for kind, why in [(str, "100 values, 0 offsets"), (np.float64, "fewer bytes")]:
+    for kind, why in [(str, "100 values, 0 offsets"), (np.float64, "fewer bytes"), (np.int16, "more bytes")]:
         with pytest.raises(farside.FarsideError, match=why):
             own.take_over_column(0, made[0], kind)
     for kind in (np.complex128, ">i4", "S4", bool, object):

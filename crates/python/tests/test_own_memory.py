@@ -158,6 +158,8 @@ def test_what_was_not_made_is_refused(own: farside.Space) -> None:
         (int(both["address"][0]) + PAGE, 1, np.uint8, "none has"),
         (0, 5, np.uint8, "handed over"),
         ((1 << 64) - 8, 5, np.uint64, "handed over"),
+        (int(both["address"][0]), 1 << 63, np.uint32, "handed over"),
+        (int(both["address"][0]), 2500, np.uint16, "more bytes"),
     ]:
         with pytest.raises(farside.FarsideError, match=why):
             own.take_over(0, (address, length), kind)
@@ -165,6 +167,8 @@ def test_what_was_not_made_is_refused(own: farside.Space) -> None:
         own.take_over(1, both[0], np.uint32)
     with pytest.raises(TypeError, match="references to Python objects"):
         own.take_over(0, both[0], object)
+    with pytest.raises(TypeError, match="elements without bytes"):
+        own.take_over(0, both[0], "S0")
     assert (own.take_over(0, both[0], np.uint32) == np.arange(0, 5000, 2)).all()
 
 

@@ -48,6 +48,8 @@ fn columns_that_are_others_are_refused_and_not_lost() {
     };
     let one = CardId(1);
     refused(space.take_over_column::<i64>(one, numbers).unwrap_err());
+    let wider = refused(space.take_over_column::<i16>(one, numbers).unwrap_err());
+    assert!(wider.contains("more bytes"), "{wider}");
     let other = refused(space.take_over_column::<str>(one, numbers).unwrap_err());
     assert!(other.contains("100 values, 0 offsets and 13 bytes of validity"), "{other}");
     refused(space.take_over_column::<u8>(one, texts).unwrap_err());

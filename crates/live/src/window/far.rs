@@ -19,7 +19,9 @@ use farside_card::{Location, MappedRun};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_softcard::WindowError;
-use farside_types::{Access, CancelReason, CardId, FrameNo, PageNo, PageRange, Rights, VirtAddr};
+use farside_types::{
+    Access, CancelReason, CardId, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr,
+};
 
 use super::held::{AllHeld, Held};
 use super::mappings;
@@ -251,7 +253,14 @@ impl FarWindow {
     ) -> Result<(), WindowError> {
         self.check(&lock(&self.state))?;
         let not_made = |why| WindowError::NotMade { card: self.card(), addr, why };
-        self.whole(addr, bytes).map_err(not_made)?;
+        let range = self.whole(addr, bytes).map_err(not_made)?;
+        let frames = u64::from(self.sizes.frames);
+        if range.count > frames {
+            // Values that were written lie in frames: whatever the card says, nobody makes room for a copy of so many.
+            let all = frames * PAGE_SIZE as u64;
+            let why = format!("{bytes} bytes are more than its own memory has, which are {all}");
+            return Err(not_made(why));
+        }
         let done = far.ask(addr, Operation::TakeOver { address: addr.0, bytes })?;
         match done.status {
             Status::Ok => {

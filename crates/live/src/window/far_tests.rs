@@ -382,6 +382,19 @@ fn what_the_program_guesses_of_its_own_allocations_is_refused_and_breaks_nothing
     assert!(!window.is_gone());
 }
 
+/// Room for a copy is made before it is seen that there is nothing.
+#[test]
+fn more_than_the_windows_memory_is_not_taken_over_whatever_the_card_says() {
+    let window = window();
+    let says = |_: &Operation| ok(0, 0, 0);
+    let card = liar(&says);
+    let (addr, all) = (VirtAddr(window.base()), u64::from(FRAMES) * PAGE);
+    let refused = window.take_over(addr, all + 1, &card).unwrap_err().to_string();
+    assert!(refused.contains(&(all + 1).to_string()), "{refused}");
+    assert!(refused.contains(&all.to_string()) && card.asked.get() == 0, "{refused}");
+    window.take_over(addr, all, &card).unwrap();
+}
+
 #[test]
 fn a_card_that_says_twice_that_a_kernel_has_handed_over_is_not_believed() {
     for again in [0, PAGE] {

@@ -2,14 +2,15 @@
 //!
 //! Linux lets a process have `vm.max_map_count` mappings, of whatever kind; when there are as many, its `mmap`, and with it its
 //! allocator, fails. So what is shown of windows takes three quarters at most, of all windows in the process together, and
-//! less where the rest of the program needs more than the other quarter.
+//! less where the rest of the program has more than three sixteenths: the last sixteenth is left for what it needs later.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What Linux allows unless it is told otherwise.
 const USUAL: usize = 65_530;
-/// Below so many nobody counts what the rest of the program has: it takes a millisecond for some thousands.
+/// Below so many nobody counts what the rest of the program has, while little is taken: it takes a millisecond for some
+/// thousands.
 const FEW: usize = 256;
 
 /// Mappings that windows of this process have.
@@ -27,7 +28,21 @@ pub(super) struct Mappings(usize);
 
 /// What windows may have in all.
 pub(super) fn most() -> usize {
-    *ALLOWED / 4 * 3
+    let most = *ALLOWED / 4 * 3;
+    // Tests fill it, on any machine.
+    if cfg!(test) { most.min(USUAL / 4 * 3) } else { most }
+}
+
+/// What is taken with `count` more, if so many are left of those that are allowed, beside what others have.
+fn sum(taken: usize, count: usize, others: usize) -> Option<usize> {
+    let sum = taken.checked_add(count).filter(|&sum| sum <= most())?;
+    let reserve = *ALLOWED / 16;
+    (sum + others + reserve <= *ALLOWED).then_some(sum)
+}
+
+/// Whether it matters what the rest of the program has.
+fn matters(pieces: usize, taken: usize) -> bool {
+    pieces > FEW || taken > *ALLOWED / 4
 }
 
 impl Mappings {
@@ -38,11 +53,8 @@ impl Mappings {
     pub(super) fn take(pieces: usize) -> Result<Mappings, String> {
         // And what is left of the reservation behind it.
         let count = pieces + 1;
-        let (most, others) = (most(), if pieces > FEW { others() } else { 0 });
-        let fits = |taken: usize| {
-            let sum = taken.checked_add(count).filter(|&sum| sum <= most)?;
-            (sum + others <= *ALLOWED).then_some(sum)
-        };
+        let others = if matters(pieces, TAKEN.load(Ordering::SeqCst)) { others() } else { 0 };
+        let fits = |taken: usize| sum(taken, count, others);
         let taken = TAKEN.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits);
         taken.map(|_| Mappings(count)).map_err(|taken| too_scattered(pieces, taken))
     }
@@ -69,4 +81,19 @@ pub(super) fn too_scattered(pieces: usize, taken: usize) -> String {
         *ALLOWED,
         most()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_the_program_is_counted_when_much_is_taken_and_keeps_a_reserve() {
+        let quarter = *ALLOWED / 4;
+        assert!(matters(FEW + 1, 0) && matters(1, quarter + 1) && !matters(FEW, quarter));
+        let free = *ALLOWED - quarter - *ALLOWED / 16;
+        assert_eq!(sum(0, quarter, free), Some(quarter));
+        assert_eq!(sum(0, quarter, free + 1), None);
+        assert_eq!(sum(most(), 1, 0), None);
+    }
 }

@@ -164,6 +164,8 @@ impl CardWindow {
         match tables.made.get(&addr) {
             None => return Err(not_made("none has, or it was taken over before")),
             Some(&made) if made < bytes => return Err(not_made("it has fewer bytes")),
+            // Its values are wider ones.
+            Some(&made) if made > bytes => return Err(not_made("it has more bytes")),
             Some(_) => {}
         }
         tables.made.remove(&addr);

@@ -53,6 +53,7 @@ pub struct CardBuffer<T> {
     /// 0: there are no values.
     addr: u64,
     len: usize,
+    is_elsewhere: bool,
     /// What has to be there as long as the values.
     keeps: Option<Arc<dyn Any + Send + Sync>>,
     of: PhantomData<fn() -> T>,
@@ -81,7 +82,8 @@ impl<T> CardBuffer<T> {
         addr: u64,
         len: usize,
     ) -> CardBuffer<T> {
-        CardBuffer { card, embedder, addr, len, keeps: None, of: PhantomData }
+        let (is_elsewhere, keeps) = (false, None);
+        CardBuffer { card, embedder, addr, len, is_elsewhere, keeps, of: PhantomData }
     }
 
     /// The same, and what has to be there as long as the values.
@@ -89,6 +91,19 @@ impl<T> CardBuffer<T> {
     pub fn keeping(mut self, what: Arc<dyn Any + Send + Sync>) -> CardBuffer<T> {
         self.keeps = Some(what);
         self
+    }
+
+    /// The same, in another process, which could change the values at any time: never the other way round, since what is
+    /// safe to do depends on it.
+    #[must_use]
+    pub fn elsewhere(mut self) -> CardBuffer<T> {
+        self.is_elsewhere = true;
+        self
+    }
+
+    /// Whether its card is in another process, which could change the values at any time.
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
     }
 
     /// Whose memory it is in.
@@ -137,8 +152,8 @@ impl<T: Pod> CardBuffer<T> {
         // What has no address frees nothing.
         let addr = std::mem::take(&mut self.addr);
         let (embedder, keeps) = (Arc::clone(&self.embedder), self.keeps.take());
-        let len = self.len * size_of::<T>();
-        CardBuffer { card: self.card, embedder, addr, len, keeps, of: PhantomData }
+        let (card, len, is_elsewhere) = (self.card, self.len * size_of::<T>(), self.is_elsewhere);
+        CardBuffer { card, embedder, addr, len, is_elsewhere, keeps, of: PhantomData }
     }
 
     /// The values, as the program sees them.
