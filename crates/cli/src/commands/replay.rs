@@ -211,8 +211,6 @@ impl Replay {
         }
         let answer = run_child(&this_program()?, &self.arguments(index, scheme), |_| ());
         let report = answer.map_err(|failed| failed.why).and_then(|answer| {
-            // What its author prints.
-            eprint!("{}", answer.said);
             let printed: Printed = answer.json()?;
             printed.reports.into_iter().next().ok_or_else(|| "it printed no report".to_owned())
         });

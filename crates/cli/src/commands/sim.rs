@@ -285,11 +285,7 @@ impl Sim {
             pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let cell = Cell { program, scheme: scheme.to_owned(), preset: self.preset.clone(), set };
         let done = run_alone(&this_program()?, &cell, &self.watch.arguments());
-        Ok(done.map_err(|failed| failed.why).map(|(outcome, said)| {
-            // What its author prints.
-            eprint!("{said}");
-            outcome
-        }))
+        Ok(done.map_err(|failed| failed.why))
     }
 }
 

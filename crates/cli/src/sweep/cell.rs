@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use farside_sim::{Spec, SpecError};
-use farside_workloads::catalog;
+use farside_workloads::{TraceError, catalog, trace_files};
 use serde::{Deserialize, Serialize};
 
 use super::SweepError;
@@ -91,7 +91,7 @@ impl Cell {
                 catalog::by_name(name, *bytes).map_err(|error| wrong(error.to_string()))?;
             }
             Program::Trace(path) => {
-                for file in trace_files(path) {
+                for file in self.files(path)? {
                     std::fs::File::open(&file).map_err(SweepError::input(&file))?;
                 }
             }
@@ -125,6 +125,14 @@ impl Cell {
         arguments
     }
 
+    /// The files that its trace is read from.
+    pub(super) fn files(&self, path: &Path) -> Result<Vec<PathBuf>, SweepError> {
+        trace_files(path).map_err(|error| match error {
+            TraceError::Read { path, source } => SweepError::Input { path, source },
+            error => SweepError::Cell { cell: self.to_string(), why: error.to_string() },
+        })
+    }
+
     /// The scheme, if it is one of a library.
     pub(super) fn library(&self) -> Option<&str> {
         own_scheme::library(&self.scheme).map(|_| self.scheme.as_str())
@@ -139,7 +147,7 @@ impl Cell {
         let program = match &self.program {
             Program::Workload { .. } | Program::Bundled(_) => serde_json::json!(self.program),
             Program::Trace(path) => {
-                let hashes = trace_files(path).into_iter().map(|file| hash_file(&file));
+                let hashes = self.files(path)?.into_iter().map(|file| hash_file(&file));
                 serde_json::json!({ "trace": hashes.collect::<Result<Vec<_>, _>>()? })
             }
         };
@@ -154,18 +162,6 @@ impl Cell {
         }
         Ok(Key::new(parts))
     }
-}
-
-/// The end of the name of a recording, which has its description in a file beside it.
-const RECORDS: &str = ".bin.zst";
-
-/// The files of a trace: the records of a recording and their description, or the one file that
-/// other traces are.
-pub(super) fn trace_files(path: &Path) -> Vec<PathBuf> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let description = |stem: &str| path.with_file_name(format!("{stem}.json"));
-    let beside = name.strip_suffix(RECORDS).map(description);
-    std::iter::once(path.to_owned()).chain(beside).collect()
 }
 
 /// Short enough for a line: `fir 8 MiB, grit, gpu.count=2`.
@@ -230,6 +226,11 @@ mod tests {
         assert_eq!(a, b, "the name does not matter");
         write("b.json", "{ }");
         assert_ne!(a, key(&cell("b.bin.zst")));
+        write("kernel-1.traceg", "a");
+        write("list.g", "kernel-1.traceg\n");
+        let before = key(&cell("list.g"));
+        write("kernel-1.traceg", "b");
+        assert_ne!(before, key(&cell("list.g")), "the kernels are not in the list itself");
         let error = cell("c.bin.zst").key("b").unwrap_err().to_string();
         assert!(error.contains("c.bin.zst"), "{error}");
         std::fs::remove_dir_all(folder).unwrap();

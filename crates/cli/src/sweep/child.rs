@@ -1,5 +1,6 @@
 //! One run as a process of its own, which ends with this one.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -9,14 +10,14 @@ use serde::de::DeserializeOwned;
 const OURS: &str = "farside: ";
 /// The most of what a failed process said that is passed on, in bytes.
 const SAID_MAX: usize = 2_000;
+/// The most of what a process says that is kept, in bytes.
+const KEPT_MAX: usize = 1 << 16;
 
-/// What a process printed and said.
+/// What a process printed.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Standard output, as bytes.
     pub printed: Vec<u8>,
-    /// Standard error.
-    pub said: String,
 }
 
 impl Answer {
@@ -45,7 +46,8 @@ pub struct Failed {
     pub code: Option<i32>,
 }
 
-/// Runs `binary` with these arguments. `started` gets the process as soon as it is there.
+/// Runs `binary` with these arguments. `started` gets the process as soon as it is there. What it says on standard
+/// error is passed on as it comes, but for the message by which it fails.
 ///
 /// # Errors
 /// [`Failed`]: what it said, or how it ended.
@@ -55,7 +57,7 @@ pub fn run_child(
     started: impl FnOnce(&Child),
 ) -> Result<Answer, Failed> {
     let failed = |why| Failed { why, code: None };
-    let child = Command::new(binary)
+    let mut child = Command::new(binary)
         .args(arguments)
         .args(["--end-with-parent", &std::process::id().to_string()])
         .stdin(Stdio::null())
@@ -64,13 +66,56 @@ pub fn run_child(
         .spawn()
         .map_err(|error| failed(format!("cannot run {}: {error}", binary.display())))?;
     started(&child);
+    let stderr = child.stderr.take();
+    let listener =
+        std::thread::spawn(|| stderr.map(|stderr| listen(stderr, &mut std::io::stderr())));
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let Said { kept, held } = listener.join().ok().flatten().unwrap_or_default();
     if output.status.success() {
-        return Ok(Answer { printed: output.stdout, said });
+        // Without a standard error nobody is told.
+        let _ = std::io::stderr().write_all(&held);
+        return Ok(Answer { printed: output.stdout });
     }
+    let said = String::from_utf8_lossy(&kept);
     let why = why(&said, &ended(output.status));
     Err(Failed { why, code: output.status.code() })
+}
+
+/// What a process said.
+#[derive(Debug, Default)]
+struct Said {
+    /// The end of it.
+    kept: Vec<u8>,
+    /// What was not passed on: a message of ours with which it ends, and what comes after its first line.
+    held: Vec<u8>,
+}
+
+/// Passes on to `to` what `from` says, line by line.
+fn listen(from: impl Read, to: &mut impl Write) -> Said {
+    let mut from = BufReader::new(from);
+    let (mut said, mut line) = (Said::default(), Vec::new());
+    loop {
+        line.clear();
+        // A line without an end comes in pieces.
+        let piece = from.by_ref().take(KEPT_MAX as u64).read_until(b'\n', &mut line);
+        if !piece.is_ok_and(|bytes| bytes > 0) {
+            return said;
+        }
+        let ours = line.starts_with(OURS.as_bytes());
+        // Without a standard error nobody is told.
+        if ours || said.held.len() > KEPT_MAX {
+            let _ = to.write_all(&std::mem::take(&mut said.held));
+        }
+        if ours || !said.held.is_empty() {
+            said.held.extend(&line);
+        } else {
+            let _ = to.write_all(&line);
+        }
+        said.kept.extend(&line);
+        if said.kept.len() > 2 * KEPT_MAX {
+            said.kept.drain(..said.kept.len() - KEPT_MAX);
+        }
+    }
 }
 
 fn ended(status: ExitStatus) -> String {
@@ -97,6 +142,30 @@ pub(super) fn why(said: &str, status: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_process_says_is_passed_on_but_for_its_last_message() {
+        let heard = |text: &str| {
+            let mut passed = Vec::new();
+            let said = listen(text.as_bytes(), &mut passed);
+            assert!(said.kept.len() <= 2 * KEPT_MAX && said.held.len() <= 2 * KEPT_MAX);
+            assert!(
+                text.as_bytes().ends_with(&said.kept)
+                    && passed.len() + said.held.len() == text.len()
+            );
+            (String::from_utf8(passed).unwrap(), String::from_utf8(said.held).unwrap())
+        };
+        for (passed, held) in [
+            ("debug\nmore", ""),
+            ("debug\n", "farside: stuck\nGPU 0 waits"),
+            ("farside: a warning\ndebug\n", "farside: an error"),
+        ] {
+            assert_eq!(heard(&format!("{passed}{held}")), (passed.to_owned(), held.to_owned()));
+        }
+        heard(&"a debug print\n".repeat(100_000));
+        heard(&format!("farside: a warning\n{}", "a debug print\n".repeat(100_000)));
+        heard(&"no end".repeat(100_000));
+    }
 
     #[test]
     fn a_failed_process_is_told_of_by_its_own_message_or_by_how_it_ended() {

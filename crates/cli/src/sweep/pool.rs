@@ -235,15 +235,13 @@ fn one(task: &Task, options: &Options, processor: Option<usize>) -> Result<Outco
     outcome(&answer.map_err(|failed| failed.why)?)
 }
 
-/// Runs one cell as a process of its own, with more arguments of `farside sim`; gives what came out, and what the
-/// process said beside it.
+/// Runs one cell as a process of its own, with more arguments of `farside sim`; gives what came out.
 ///
 /// # Errors
 /// Why it failed.
-pub fn run_alone(binary: &Path, cell: &Cell, more: &[String]) -> Result<(Outcome, String), Failed> {
+pub fn run_alone(binary: &Path, cell: &Cell, more: &[String]) -> Result<Outcome, Failed> {
     let answer = run_child(binary, &[cell.arguments(), more.to_vec()].concat(), |_| ())?;
-    let outcome = outcome(&answer).map_err(|why| Failed { why, code: Some(0) })?;
-    Ok((outcome, answer.said))
+    outcome(&answer).map_err(|why| Failed { why, code: Some(0) })
 }
 
 #[derive(Deserialize)]

@@ -11,7 +11,6 @@ use std::sync::mpsc::Sender;
 use farside_sim::Outcome;
 use serde::{Deserialize, Serialize};
 
-use super::cell::trace_files;
 use super::child::{Answer, why};
 use super::pool::{Done, Options, Task, keep, outcome};
 use super::{Program, SweepError};
@@ -49,7 +48,7 @@ struct Line {
 impl Line {
     fn outcome(self) -> Result<Outcome, String> {
         match self.code {
-            0 => outcome(&Answer { printed: self.stdout.into_bytes(), said: self.stderr }),
+            0 => outcome(&Answer { printed: self.stdout.into_bytes() }),
             code => Err(why(&self.stderr, &format!("it ended with exit code {code}"))),
         }
     }
@@ -66,7 +65,8 @@ pub(super) fn run(
     if tasks.is_empty() {
         return Ok(());
     }
-    let cells = tasks.iter().enumerate().map(|(index, task)| job(index, task)).collect();
+    let cells = tasks.iter().enumerate().map(|(index, task)| job(index, task));
+    let cells = cells.collect::<Result<_, _>>()?;
     let work = Work { address, binary: (&options.binary, binary), cells };
     let mut script = Command::new(python)
         .args(["-c", SCRIPT])
@@ -124,14 +124,18 @@ fn lines(
     Ok(told)
 }
 
-fn job(index: usize, task: &Task) -> Job {
+fn job(index: usize, task: &Task) -> Result<Job, SweepError> {
     let mut cell = task.cell.clone();
     let mut files = BTreeMap::new();
     if let Program::Trace(path) = &mut cell.program {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stem = name.split('.').next().unwrap_or_default().to_owned();
         let mut there_is = PathBuf::new();
-        for file in trace_files(path) {
+        for file in task.cell.files(path)? {
+            if file.extension().is_some_and(|ending| ending == "traceg") && file != *path {
+                let why = "a list of kernels does not go to a cluster; convert it first: farside replay convert";
+                return Err(SweepError::Cell { cell: task.cell.to_string(), why: why.to_owned() });
+            }
             // The name of the key: traces of one name and different content do not meet.
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let ending = name.strip_prefix(&stem).unwrap_or_default();
@@ -148,5 +152,5 @@ fn job(index: usize, task: &Task) -> Job {
         files.insert(there.clone(), library.display().to_string());
         cell.scheme = format!("./{there}{behind}");
     }
-    Job { index, arguments: cell.arguments(), files }
+    Ok(Job { index, arguments: cell.arguments(), files })
 }
