@@ -110,7 +110,9 @@ def test_columns_of_a_card_in_another_process(served_own: str, own_kernels: Path
         texts = pa.array(space.take_over_column(0, made[1], str))
         assert numbers.to_pylist() == expected(5000, 3, 0)
         assert numbers.buffers()[1].address == made[0]["values"]["address"]
-        # That process could change them when they have been checked.
-        assert texts.buffers()[2].address != made[1]["values"]["address"]
+        # That process could change them when they have been checked, or counted.
+        for which, part in enumerate(("validity", "offsets", "values")):
+            assert texts.buffers()[which].address != made[1][part]["address"]
+        assert numbers.buffers()[0].address != made[0]["validity"]["address"]
         texts.validate(full=True)
         assert texts[4].as_py() == "-4"
