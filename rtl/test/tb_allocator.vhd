@@ -1485,10 +1485,12 @@ begin
         swept(4096, false, 2500);
         sweptBehindCut;
 
-      elsif run("words of two regions take a cycle for eight pages, or for one") then
+      elsif run("words of two regions take a cycle for eight pages") then
         rest(2);
         leafWords(2, false, 2400);
-        reset;
+
+      elsif run("words of two regions take a cycle for each page whose frame is scattered") then
+        -- vunit: .long
         rest(2);
         leafWords(2, true, 70000 / 4);
 
