@@ -121,6 +121,8 @@ COUNTERS = [(1, 0), (2, 30), (5, 50), (12, 90)]
 
 def main():
     cli = VUnitCLI()
+    # Not where it is called, among the sources.
+    cli.parser.set_defaults(output_path=HERE.parents[1] / "target/rtl/by-hand")
     cli.parser.add_argument("--sources", type=Path, default=HERE.parent)
     args: argparse.Namespace = cli.parse_args()
     vu = VUnit.from_args(args=args, compile_builtins=False)
