@@ -14,6 +14,7 @@ library ieee;
 library work;
   use work.alloc_pkg.all;
   use work.bit_pkg.all;
+  use work.region_pkg.all;
   use work.window_pkg.all;
 
 entity allocator is
@@ -153,24 +154,10 @@ architecture rtl of allocator is
 
   constant RoomBits_c : positive := maximum(LeafBits_g + 1, RootBits_g);
 
-  -- Who has a region: with so many pages in it, and the longest row of free ones; its table.
-  type Region_Record_t is record
-    State    : RegionUse_t;
-    Chunk    : std_logic_vector(ChunkBits_c - 1 downto 0);
-    Number   : std_logic_vector(NumBits_c - 1 downto 0);
-    Used     : Count_t;
-    Room     : unsigned(RoomBits_c - 1 downto 0);
-    -- Of a large allocation: what the region has; if it is a run, Number is that of its first frame, in regions.
-    -- It is the first of the allocation, which has Room more, or the last one. The pages may be written.
-    Part     : RegionPart_t;
-    IsFirst  : std_logic;
-    IsLast   : std_logic;
-    Writable : std_logic;
-  end record;
-
-  constant RecordBits_c : positive := 7 + ChunkBits_c + NumBits_c + LeafBits_g + 1 + RoomBits_c;
-
-  subtype Kept_t is std_logic_vector(RecordBits_c - 1 downto 0);
+  subtype Record_t is Region_Record_t(
+    Chunk(ChunkBits_c - 1 downto 0), Number(NumBits_c - 1 downto 0), Used(LeafBits_g downto 0),
+    Room(RoomBits_c - 1 downto 0)
+  );
 
   type State_t is (
     -- The stores are cleared.
@@ -213,16 +200,6 @@ architecture rtl of allocator is
     StateRealloc,
     -- A first touch.
     StateTouch,
-    StateTouchKnown,
-    StateTouchRead,
-    StateTouchSeen,
-    StateTouchWord,
-    StateTouchFrame,
-    StateTouched,
-    -- In a large allocation: a run, or the first of a region, which gets a table.
-    StateTouchLarge,
-    StateTouchTable,
-    StateTouchLink,
     -- The sweep: words are read, zeroed, and their frames come back; then the region is left.
     StateSweep,
     StateSweepPart,
@@ -327,7 +304,7 @@ architecture rtl of allocator is
     IsBegin  : std_logic;
     -- The region of it, and its record.
     Region   : Region_t;
-    Rec      : Region_Record_t;
+    Rec      : Record_t;
     IsNew    : std_logic;
     -- The last region of a large allocation that begins in this one, a cycle later.
     LastRegion : Region_t;
@@ -374,48 +351,7 @@ architecture rtl of allocator is
     RespValid : std_logic;
     Status   : AllocStatus_t;
     RespPage : Page_t;
-    FoundValid : std_logic;
-    FoundStatus : Status_t;
-    FoundWord  : TableWord_t;
-    -- The touch would write; its walk has seen the page's word; it is the first of its region, which gets a table.
-    Writes   : std_logic;
-    Seen     : std_logic;
-    IsFirst  : std_logic;
   end record;
-
-  function toKept (rec : Region_Record_t) return Kept_t is
-  begin
-    return std_logic_vector(to_unsigned(RegionUse_t'pos(rec.State), 2)) & rec.Part & rec.IsFirst & rec.IsLast
-      & rec.Writable & rec.Chunk & rec.Number & std_logic_vector(rec.Used) & std_logic_vector(rec.Room);
-  end function;
-
-  function toRecord (kept : Kept_t) return Region_Record_t is
-    constant UsedLow_c  : natural := RoomBits_c;
-    constant TableLow_c : natural := UsedLow_c + LeafBits_g + 1;
-    constant ChunkLow_c : natural := TableLow_c + NumBits_c;
-    constant MarksLow_c : natural := ChunkLow_c + ChunkBits_c;
-    variable rec        : Region_Record_t;
-  begin
-    rec.Room     := unsigned(kept(UsedLow_c - 1 downto 0));
-    rec.Used     := unsigned(kept(TableLow_c - 1 downto UsedLow_c));
-    rec.Number   := kept(ChunkLow_c - 1 downto TableLow_c);
-    rec.Chunk    := kept(MarksLow_c - 1 downto ChunkLow_c);
-    rec.Writable := kept(MarksLow_c);
-    rec.IsLast   := kept(MarksLow_c + 1);
-    rec.IsFirst  := kept(MarksLow_c + 2);
-    rec.Part     := kept(MarksLow_c + 4 downto MarksLow_c + 3);
-    case kept(RecordBits_c - 1 downto RecordBits_c - 2) is
-      when "00" =>
-        rec.State := RegionEmpty;
-      when "01" =>
-        rec.State := RegionShared;
-      when "10" =>
-        rec.State := RegionRetiring;
-      when others =>
-        rec.State := RegionLarge;
-    end case;
-    return rec;
-  end function;
 
   function regionOf (page : Page_t) return Region_t is
   begin
@@ -431,12 +367,6 @@ architecture rtl of allocator is
   function wordAddr (number : std_logic_vector; within : Within_t) return Addr_t is
   begin
     return std_logic_vector(resize(unsigned(number) & within & to_unsigned(0, WordShift_c), PhysBits_g));
-  end function;
-
-  -- The frame that a word names.
-  function frameOf (word : TableWord_t) return Frame_t is
-  begin
-    return unsigned(word(NumberLow_c + FrameBits_g - 1 downto NumberLow_c));
   end function;
 
   -- What a first word says: the allocation's pages, but for that one.
@@ -461,29 +391,8 @@ architecture rtl of allocator is
     return word_v;
   end function;
 
-  -- The first frame of a region's run.
-  function firstOfRun (number : std_logic_vector) return Frame_t is
-  begin
-    return resize(shift_left(resize(unsigned(number), FrameBits_g + LeafBits_g), LeafBits_g), FrameBits_g);
-  end function;
-
   constant InMemory_c : std_logic_vector(MemoryBits_c - 1 downto 0) :=
     std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
-
-  -- The word of a page of a large allocation's region that nobody has touched, as if it were written.
-  function untouched (rec : Region_Record_t; within : Within_t) return TableWord_t is
-  begin
-    return marked(pageWord(Frame_t'(others => '0'), '1', rec.Writable, InMemory_c, 0),
-      rec.IsFirst = '1' and within = 0, rec.IsLast = '1' and within + 1 = rec.Used, to_unsigned(1, 2));
-  end function;
-
-  -- That of a page of its run; the root's word is that of the first one, with the marks of the region.
-  function runWord (rec : Region_Record_t; within : Within_t) return TableWord_t is
-    constant Frame_c : Frame_t := firstOfRun(rec.Number) or resize(within, FrameBits_g);
-  begin
-    return marked(pageWord(Frame_c, '0', rec.Writable, InMemory_c, LeafBits_g), rec.IsFirst = '1', rec.IsLast = '1',
-      to_unsigned(1, 2));
-  end function;
 
   -- Whether the pages of a first word go beyond its region.
   function overruns (page : Page_t; word : TableWord_t) return std_logic is
@@ -495,10 +404,9 @@ architecture rtl of allocator is
   signal r            : Registers_t;
   signal n            : Registers_t;
 
-  signal Kept         : Kept_t;
+  signal Kept         : Record_t;
   signal RegionWrite  : std_logic;
   signal KeptReady    : std_logic;
-  signal KeptIn       : Kept_t;
 
   -- The open region's bitmap.
   signal PlaceValid   : std_logic;
@@ -648,6 +556,7 @@ architecture rtl of allocator is
   signal WordsKeep    : std_logic;
   signal WordsFirst   : Page_t;
   signal WordsLazy    : std_logic;
+  signal WordsBase    : TableWord_t;
   signal WordsDone    : std_logic;
   signal WordsFailed  : std_logic;
   signal WordsWrite   : std_logic;
@@ -703,15 +612,26 @@ architecture rtl of allocator is
   signal FrontLeft    : std_logic_vector(LeafBits_g downto 0);
   signal IsDying      : std_logic;
 
-  -- Of a touch: what is kept of it, and whether the page is one of the last.
   signal Changed      : std_logic;
-  signal Touched      : std_logic;
-  signal TouchFind    : std_logic;
-  signal TouchInfo    : std_logic_vector(FrameBits_g downto 0);
-  signal TouchReady   : std_logic;
-  signal TouchIsOld   : std_logic;
-  signal IsTouched    : std_logic;
-  signal FoundInfo    : std_logic_vector(FrameBits_g downto 0);
+  signal TouchStart   : std_logic;
+  signal TouchHere    : std_logic;
+  signal TouchEnds    : std_logic;
+  signal TouchFails   : std_logic;
+  signal TouchZeroes  : std_logic;
+  signal TouchGives   : std_logic;
+  signal TouchLoads   : std_logic;
+  signal TouchGets    : std_logic;
+  signal TouchWrites  : std_logic;
+  signal TouchRead    : std_logic;
+  signal TouchTable   : std_logic;
+  signal TouchWords   : std_logic;
+  signal TouchWord    : TableWord_t;
+  signal TouchRoot    : std_logic;
+  signal TouchMade    : std_logic;
+  signal TouchChanges : std_logic;
+  signal HasFrame     : std_logic;
+  -- An answer stands.
+  signal IsFound      : std_logic;
 
   signal Answered     : std_logic;
   signal ReadFailed   : std_logic;
@@ -735,7 +655,10 @@ begin
   i_records : entity work.region_store
     generic map (
       IndexBits_g  => RootBits_g,
-      RecordBits_g => RecordBits_c
+      LeafBits_g   => LeafBits_g,
+      ChunkBits_g  => ChunkBits_c,
+      NumberBits_g => NumBits_c,
+      RoomBits_g   => RoomBits_c
     )
     port map (
       Clk      => Clk,
@@ -743,12 +666,10 @@ begin
       Ready    => KeptReady,
       Write    => RegionWrite,
       Write_At => std_logic_vector(r.Region),
-      Written  => KeptIn,
+      Written  => n.Rec,
       Read_At  => std_logic_vector(n.Region),
       Kept     => Kept
     );
-
-  KeptIn <= toKept(n.Rec);
 
   i_region : entity work.open_region
     generic map (
@@ -889,7 +810,7 @@ begin
       Ends         => WordsEnds,
       Keep         => WordsKeep,
       Counted      => not r.IsLarge,
-      Base         => r.Word,
+      Base         => WordsBase,
       Lazy         => WordsLazy,
       Done         => WordsDone,
       Failed       => WordsFailed,
@@ -914,6 +835,7 @@ begin
                 r.Region & to_unsigned(0, LeafBits_g) when r.State = StateLarge else r.First;
   WordsCount <= unsigned(LargePages) when r.State = StateLarge else r.Count;
   WordsEnds  <= LargeIsLast when r.State = StateLarge else '1';
+  WordsBase  <= r.Word when r.Source = SourceCommand else TouchWord;
   WordsLazy  <= r.Lazy when r.Source = SourceCommand else '0';
 
   -- One of them reads or writes at a time.
@@ -1041,7 +963,7 @@ begin
 
   LargeRst  <= Rst or r.Broken;
   LargeHere <= '1' when r.State = StateLarge else '0';
-  LargePart <= toRecord(Kept).Part;
+  LargePart <= Kept.Part;
 
   i_tables : entity work.table_store
     generic map (
@@ -1085,7 +1007,7 @@ begin
   StoreSize   <= TablesSize when ForTables = '1' else SweepSize when SweepGives = '1' else
                  std_logic_vector(to_unsigned(LeafBits_g, SizeBits_c)) when LargeFrame = '1' else FrameSize;
   StoreFirst  <= TablesFirst when ForTables = '1' else SweepFrame when SweepGives = '1' else
-                 std_logic_vector(firstOfRun(r.Rec.Number)) when LargeFrame = '1' else FrameFirst;
+                 std_logic_vector(firstOfRun(r.Rec, FrameBits_g)) when LargeFrame = '1' else FrameFirst;
 
   p_few : process (Clk) is
   begin
@@ -1215,27 +1137,72 @@ begin
       IsDying     => IsDying
     );
 
-  i_touches : entity work.recent_touches
+  i_touch : entity work.alloc_touch
     generic map (
       PageBits_g   => WindowBits_c,
-      InfoBits_g   => FrameBits_g + 1,
-      TicketBits_g => TicketBits_g
+      LeafBits_g   => LeafBits_g,
+      FrameBits_g  => FrameBits_g,
+      ChunkBits_g  => ChunkBits_c,
+      NumberBits_g => NumBits_c,
+      RoomBits_g   => RoomBits_c,
+      TicketBits_g => TicketBits_g,
+      Memory_g     => Memory_g
     )
     port map (
-      Clk        => Clk,
-      Rst        => Rst,
-      Ticket     => Ticket,
-      Changed    => Changed,
-      Touched    => Touched,
-      Page       => std_logic_vector(r.Page),
-      Info       => TouchInfo,
-      Of_Ticket  => Touch_Ticket,
-      Find       => TouchFind,
-      Ready      => TouchReady,
-      Is_Old     => TouchIsOld,
-      Is_Touched => IsTouched,
-      Found      => FoundInfo
+      Clk            => Clk,
+      Rst            => Rst,
+      Ticket         => Ticket,
+      Changed        => Changed,
+      Start          => TouchStart,
+      Writes         => Touch_Write,
+      Seen           => Touch_Seen,
+      Seen_Word      => Touch_Word,
+      Seen_Ticket    => Touch_Ticket,
+      Page           => std_logic_vector(r.Page),
+      IsDying        => r.IsDying,
+      Found_Valid    => IsFound,
+      Found_Ready    => Found_Ready,
+      Found_Status   => Found_Status,
+      Found_Writable => Found_Writable,
+      Found_Memory   => Found_Memory,
+      Found_Size     => Found_Size,
+      Found_Frame    => Found_Frame,
+      Here           => TouchHere,
+      Ends           => TouchEnds,
+      Fails          => TouchFails,
+      Zeroes         => TouchZeroes,
+      Gives          => TouchGives,
+      Loads          => TouchLoads,
+      Rec            => r.Rec,
+      Gets_Table     => TouchGets,
+      Write          => TouchWrites,
+      IsBroken       => r.Broken,
+      Read_Valid     => TouchRead,
+      Read_Ready     => ReadReady,
+      Data_Valid     => Axi_RValid,
+      Data           => ReadWord,
+      Data_Failed    => Axi_RResp(1),
+      HasFrame       => HasFrame,
+      Table_Valid    => TouchTable,
+      Table_Ready    => TableReady,
+      Table_Ok       => TableOk,
+      Table_Zero     => TableZero,
+      Words_Start    => TouchWords,
+      Word           => TouchWord,
+      Words_Done     => WordsDone,
+      Words_Failed   => WordsFailed,
+      Words_Word     => WordsWord,
+      Quiet          => Quiet,
+      Failed         => HasFailed,
+      Root_Valid     => TouchRoot,
+      Root_Ready     => Root_Ready,
+      Made           => TouchMade,
+      Changes        => TouchChanges
     );
+
+  TouchHere   <= '1' when r.State = StateTouch else '0';
+  HasFrame    <= '1' when unsigned(FramesFree) > r.Promised else '0';
+  Found_Valid <= IsFound;
 
   i_counts : entity work.alloc_counts
     port map (
@@ -1257,8 +1224,7 @@ begin
   DyingLast  <= r.Page when DyingLarge = '1' else regionOf(r.OldPage) & r.OldLast;
   DyingMoved <= '1' when r.What = AllocRealloc_c and r.IsFewer = '0' else '0';
 
-  Drained   <= r.Draining and CommandDone;
-  TouchInfo <= r.Word(WritableBit_c) & std_logic_vector(frameOf(r.Word));
+  Drained <= r.Draining and CommandDone;
 
   ------------------------------------------------------------------------------------------------
   -- Ports
@@ -1271,13 +1237,6 @@ begin
   Resp_Status <= r.Status;
   Resp_Addr   <= Window_Base & std_logic_vector(r.RespPage) & std_logic_vector(to_unsigned(0, PageBits_g))
                  when r.Status = AllocOk_c and r.What /= AllocFree_c else (others => '0');
-
-  Found_Valid    <= r.FoundValid;
-  Found_Status   <= r.FoundStatus;
-  Found_Writable <= r.FoundWord(WritableBit_c);
-  Found_Memory   <= r.FoundWord(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
-  Found_Size     <= r.FoundWord(SizeLow_c + SizeBits_c - 1 downto SizeLow_c);
-  Found_Frame    <= std_logic_vector(frameOf(r.FoundWord));
 
   Axi_RReady <= '1';
 
@@ -1299,17 +1258,6 @@ begin
       v.State := StateIdle;
     end procedure;
 
-    procedure found (status : Status_t; word : TableWord_t) is
-    begin
-      v.FoundValid  := '1';
-      v.FoundStatus := status;
-      v.FoundWord   := word;
-      if status = StatusOk_c and r.Writes = '1' and word(WritableBit_c) = '0' then
-        v.FoundStatus := StatusReadOnly_c;
-      end if;
-      v.State := StateIdle;
-    end procedure;
-
     -- A write has failed: nobody knows what lies in memory, and there is nothing more.
     procedure breakDown is
     begin
@@ -1321,9 +1269,7 @@ begin
           v.Draining := '0';
           v.Promised := (others => '0');
           refuse(AllocBusError_c);
-        when SourceTouch =>
-          found(StatusBusError_c, r.Word);
-        when SourceHouse =>
+        when others =>
           null;
       end case;
     end procedure;
@@ -1537,7 +1483,7 @@ begin
         when PartMove =>
           -- Nobody uses the old place any more.
           v.Drained := '0';
-          v.Rec     := toRecord(Kept);
+          v.Rec     := Kept;
           v.Count   := r.OldCount;
           v.IsBegin := '1';
           v.Word    := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
@@ -1632,7 +1578,7 @@ begin
         -- ---- the mark of a page that was the last
 
         when PartTrail =>
-          v.Rec   := toRecord(Kept);
+          v.Rec   := Kept;
           v.Part  := PartTrailRead;
 
         when PartTrailRead =>
@@ -1721,8 +1667,7 @@ begin
     DyingFinish  <= '0';
     DyingDrop    <= '0';
     Changed      <= '0';
-    Touched      <= '0';
-    TouchFind    <= '0';
+    TouchStart   <= '0';
     AskValid     <= '0';
     MadeValid    <= '0';
     ShootCommand <= '0';
@@ -1735,9 +1680,6 @@ begin
 
     if Resp_Ready = '1' then
       v.RespValid := '0';
-    end if;
-    if Found_Ready = '1' then
-      v.FoundValid := '0';
     end if;
 
     v.IsDying  := IsDying;
@@ -1774,13 +1716,11 @@ begin
           v.SweepEnds := '1';
           v.Region    := regionOf(unsigned(FrontFirst));
           v.State     := StateSwept;
-        elsif Touch_Valid = '1' and r.FoundValid = '0' then
+        elsif Touch_Valid = '1' and IsFound = '0' then
           Touch_Ready <= '1';
           v.Source := SourceTouch;
           v.Page   := unsigned(Touch_Page);
-          v.Writes := Touch_Write;
-          v.Seen   := Touch_Seen;
-          v.Word   := Touch_Word;
+          TouchStart  <= '1';
           v.Region := regionOf(v.Page);
           v.State  := StateTouch;
         elsif r.Drained = '1' then
@@ -1893,7 +1833,7 @@ begin
         end if;
 
       when StateRegion =>
-        v.Rec   := toRecord(Kept);
+        v.Rec   := Kept;
         v.State := StateOpen;
 
       when StateFind =>
@@ -2050,14 +1990,14 @@ begin
         if LargeLeads = '1' then
           Root_Word <= directoryWord(r.Rec.Number);
           if not hasTable(r.Rec.Part) then
-            Root_Word <= runWord(r.Rec, to_unsigned(0, LeafBits_g));
+            Root_Word <= runWord(r.Rec, to_unsigned(0, LeafBits_g), InMemory_c, FrameBits_g);
           end if;
         end if;
         if LargeGoes = '1' then
           v.Region := unsigned(LargeTo);
         end if;
         if LargeLoads = '1' then
-          v.Rec := toRecord(Kept);
+          v.Rec := Kept;
         elsif LargeWrite = '1' then
           v.Rec.State := LargeUse;
           v.Rec.Part  := LargeAsPart;
@@ -2085,7 +2025,7 @@ begin
       -- ---- free and realloc
 
       when StateLocate =>
-        v.Rec   := toRecord(Kept);
+        v.Rec   := Kept;
         v.State := StateLocateRead;
         if r.What = AllocRealloc_c and r.IsZero = '1' then
           refuse(AllocZeroSize_c);
@@ -2159,7 +2099,7 @@ begin
         v.State  := StateLocateLast;
 
       when StateLocateLast =>
-        v.Rec   := toRecord(Kept);
+        v.Rec   := Kept;
         v.Page  := r.Region & resize(v.Rec.Used - 1, LeafBits_g);
         v.State := StateMarked;
 
@@ -2180,133 +2120,40 @@ begin
       -- ---- a first touch
 
       when StateTouch =>
-        v.Rec   := toRecord(Kept);
-        v.State := StateTouchKnown;
-        TouchFind <= '1';
-        v.IsFirst := '0';
-
-      when StateTouchKnown =>
-        -- What the walk has seen is the page's word, unless the page was touched meanwhile, or more has changed.
-        if TouchReady = '1' then
-          v.State := StateTouchWord;
-          if r.Broken = '1' then
-            found(StatusBusError_c, r.Word);
-          elsif r.IsDying = '1' or (r.Rec.State /= RegionShared and r.Rec.State /= RegionLarge) then
-            found(StatusNotMapped_c, r.Word);
-          elsif r.Rec.State = RegionLarge and (withinOf(r.Page) >= r.Rec.Used or not hasTable(r.Rec.Part)) then
-            v.State := StateTouchLarge;
-          elsif TouchIsOld = '1' or (IsTouched = '0' and r.Seen = '0') then
-            v.State := StateTouchRead;
-          elsif IsTouched = '1' then
-            v.Word := pageWord(unsigned(FoundInfo(FrameBits_g - 1 downto 0)), '0', FoundInfo(FrameBits_g),
-              std_logic_vector(to_unsigned(Memory_g, MemoryBits_c)), 0);
-          end if;
+        AskValid    <= TouchRead;
+        TableValid  <= TouchTable;
+        WordsStart  <= TouchWords;
+        WordsKeep   <= '1';
+        Root_Valid  <= TouchRoot;
+        Root_Word   <= directoryWord(r.Rec.Number);
+        RegionWrite <= TouchWrites;
+        MadeValid   <= TouchMade;
+        ShootFirst  <= r.Page;
+        Changed     <= TouchChanges;
+        if TouchLoads = '1' then
+          v.Rec := Kept;
+        elsif TouchGets = '1' then
+          v.Rec.Chunk  := TableChunk;
+          v.Rec.Number := TableNumber;
+          v.Rec.Part   := PartReady_c;
         end if;
-
-      when StateTouchRead =>
-        AskValid <= '1';
-        if ReadReady = '1' then
-          v.State := StateTouchSeen;
-        end if;
-
-      when StateTouchSeen =>
-        v.Word := ReadWord;
-        if Axi_RValid = '1' then
-          v.State := StateTouchWord;
-          if Axi_RResp(1) = '1' then
-            found(StatusBusError_c, r.Word);
-          end if;
-        end if;
-
-      when StateTouchWord =>
-        if stateOf(r.Word) = PageMapped then
-          found(StatusOk_c, r.Word);
-        elsif r.Rec.State = RegionLarge and stateOf(r.Word) = PageFree then
-          v.Word  := untouched(r.Rec, withinOf(r.Page));
-          v.State := StateTouchWord;
-        elsif stateOf(r.Word) /= PageReserved then
-          found(StatusNotMapped_c, r.Word);
-        elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then
-          found(StatusReadOnly_c, r.Word);
-        else
-          WordsStart <= '1';
-          WordsKeep  <= '1';
-          v.State    := StateTouchFrame;
-        end if;
-
-      when StateTouchFrame =>
-        if WordsDone = '1' then
-          v.Word  := WordsWord;
-          v.State := StateTouched;
-          if WordsFailed = '1' then
-            found(StatusNoFrame_c, r.Word);
-            if r.IsFirst = '1' then
-              Changed   <= '1';
-              v.Then_To := StateIdle;
-              v.State   := StateGiveTable;
-            end if;
-          end if;
-        end if;
-
-      when StateTouchLarge =>
-        v.Word := untouched(r.Rec, withinOf(r.Page));
-        if withinOf(r.Page) >= r.Rec.Used then
-          found(StatusNotMapped_c, r.Word);
-        elsif r.Rec.Part = PartRun_c then
-          found(StatusOk_c, runWord(r.Rec, withinOf(r.Page)));
-        elsif r.Writes = '1' and r.Rec.Writable = '0' then
-          found(StatusReadOnly_c, r.Word);
-        elsif unsigned(FramesFree) <= r.Promised then
-          found(StatusNoFrame_c, r.Word);
-        else
-          TableValid <= '1';
-          v.State    := StateTouchTable;
-        end if;
-
-      when StateTouchTable =>
-        -- It is of zeroes, when it is linked.
-        v.Rec.Chunk  := TableChunk;
-        v.Rec.Number := TableNumber;
-        v.Rec.Part   := PartReady_c;
-        v.IsFirst    := '1';
-        v.Then_To    := StateTouchWord;
-        count(to_unsigned(LeafPages_c, Count_t'length));
-        if TableReady = '1' then
-          v.State := StateTouchWord;
-          if TableOk = '0' then
-            found(StatusNoFrame_c, r.Word);
-          elsif TableZero = '0' then
-            v.State := StateZero;
-          end if;
-        end if;
-
-      when StateTouchLink =>
-        Root_Valid <= '1';
-        Root_Word  <= directoryWord(r.Rec.Number);
-        v.IsFirst  := '0';
-        if Root_Ready = '1' then
-          RegionWrite <= '1';
-          v.State     := StateTouched;
-        end if;
-
-      when StateTouched =>
-        ShootFirst <= r.Page;
-        if Quiet = '1' then
-          if HasFailed = '1' then
-            breakDown;
-          elsif r.IsFirst = '1' then
-            v.State := StateTouchLink;
-          else
-            MadeValid <= '1';
-            Touched   <= '1';
-            found(StatusOk_c, r.Word);
-          end if;
+        if TouchFails = '1' then
+          breakDown;
+        elsif TouchZeroes = '1' then
+          count(to_unsigned(LeafPages_c, Count_t'length));
+          v.Then_To := StateTouch;
+          v.State   := StateZero;
+        elsif TouchGives = '1' then
+          v.Then_To := StateIdle;
+          v.State   := StateGiveTable;
+        elsif TouchEnds = '1' then
+          v.State := StateIdle;
         end if;
 
       -- ---- the sweep
 
       when StateSweep =>
-        v.Rec := toRecord(Kept);
+        v.Rec := Kept;
         count(to_unsigned(Batch_c, Count_t'length));
         -- A batch is a power of two.
         if (or FrontLeft(LeafBits_g downto exponent(Batch_c))) = '0' then
@@ -2373,7 +2220,7 @@ begin
         end if;
 
       when StateSwept =>
-        v.Rec     := toRecord(Kept);
+        v.Rec     := Kept;
         v.Then_To := StateFreePlaces;
         v.Else_To := StateIdle;
         v.First   := unsigned(FrontFirst);
@@ -2540,7 +2387,6 @@ begin
       v.Promised  := (others => '0');
       v.SweepDone := '0';
       v.RespValid := '0';
-      v.FoundValid := '0';
     end if;
     n <= v;
   end process;

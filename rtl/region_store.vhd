@@ -4,10 +4,18 @@ library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
 
+library work;
+  use work.alloc_pkg.all;
+  use work.region_pkg.all;
+
 entity region_store is
   generic (
     IndexBits_g  : positive;
-    RecordBits_g : positive
+    -- Of a record.
+    LeafBits_g   : positive;
+    ChunkBits_g  : positive;
+    NumberBits_g : positive;
+    RoomBits_g   : positive
   );
   port (
     Clk      : in    std_logic;
@@ -16,16 +24,33 @@ entity region_store is
     Ready    : out   std_logic;
     Write    : in    std_logic;
     Write_At : in    std_logic_vector(IndexBits_g - 1 downto 0);
-    Written  : in    std_logic_vector(RecordBits_g - 1 downto 0);
+    Written  : in    Region_Record_t(
+      Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
+      Room(RoomBits_g - 1 downto 0)
+    );
     -- The record that is there in the next cycle.
     Read_At  : in    std_logic_vector(IndexBits_g - 1 downto 0);
-    Kept     : out   std_logic_vector(RecordBits_g - 1 downto 0)
+    Kept     : out   Region_Record_t(
+      Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
+      Room(RoomBits_g - 1 downto 0)
+    )
   );
 end entity;
 
 architecture rtl of region_store is
 
-  type Records_t is array (0 to 2 ** IndexBits_g - 1) of std_logic_vector(RecordBits_g - 1 downto 0);
+  subtype Record_t is Region_Record_t(
+    Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
+    Room(RoomBits_g - 1 downto 0)
+  );
+
+  constant Empty_c      : Record_t := (
+    State => RegionEmpty, Part => PartNothing_c, IsFirst | IsLast | Writable => '0',
+    Chunk => (others => '0'), Number => (others => '0'), Used => (others => '0'), Room => (others => '0')
+  );
+  constant RecordBits_c : positive := bitsOfRecord(Empty_c);
+
+  type Records_t is array (0 to 2 ** IndexBits_g - 1) of std_logic_vector(RecordBits_c - 1 downto 0);
 
   signal Records : Records_t;
   -- The record that is cleared next; the highest bit: all are.
@@ -33,7 +58,8 @@ architecture rtl of region_store is
   signal IsClear : std_logic;
   signal Enable  : std_logic;
   signal At      : unsigned(IndexBits_g - 1 downto 0);
-  signal Word    : std_logic_vector(RecordBits_g - 1 downto 0);
+  signal Word    : std_logic_vector(RecordBits_c - 1 downto 0);
+  signal Read    : std_logic_vector(RecordBits_c - 1 downto 0);
 
 begin
 
@@ -41,7 +67,8 @@ begin
   Ready   <= IsClear;
   Enable  <= Write or not IsClear;
   At      <= unsigned(Write_At) when IsClear = '1' else Clear(IndexBits_g - 1 downto 0);
-  Word    <= Written when IsClear = '1' else (others => '0');
+  Word    <= toKept(Written) when IsClear = '1' else (others => '0');
+  Kept    <= toRecord(Read, Empty_c);
 
   p_records : process (Clk) is
   begin
@@ -49,7 +76,7 @@ begin
       if Enable = '1' then
         Records(to_integer(At)) <= Word;
       end if;
-      Kept <= Records(to_integer(unsigned(Read_At)));
+      Read <= Records(to_integer(unsigned(Read_At)));
     end if;
   end process;
 
