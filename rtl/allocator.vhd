@@ -198,26 +198,16 @@ architecture rtl of allocator is
     StateLocateLast,
     -- realloc, from when its allocation is known, and the mark that one leaves: a part of that.
     StateRealloc,
-    -- A first touch.
+    -- A first touch, and the sweep: what alloc_touch and alloc_sweep say.
     StateTouch,
-    -- The sweep: words are read, zeroed, and their frames come back; then the region is left.
     StateSweep,
-    StateSweepPart,
-    StateSweepWords,
-    StateRetire,
-    StateRetireRegion,
-    StateRetireRoot,
-    StateEnding,
-    StateSwept,
-    StateFreePlaces,
     -- What can wait: a table is made ready.
     StateHouse,
     StateHouseTable,
     StateHouseZeroed,
     StateStepped,
-    -- Parts of several of these, after which Then_To follows: a table comes back, another region is opened
-    -- (Else_To: it could not be read), the open one's bitmap is written, a table is zeroed, the longest row is
-    -- counted anew.
+    -- Parts of several of these, after which Then_To follows: a table comes back, another region is opened, the open
+    -- one's bitmap is written, a table is zeroed, the longest row is counted anew.
     StateGiveTable,
     StateOpen,
     StateOpening,
@@ -267,7 +257,6 @@ architecture rtl of allocator is
   type Registers_t is record
     State    : State_t;
     Then_To  : State_t;
-    Else_To  : State_t;
     Part     : Part_t;
     Source   : Source_t;
     Broken   : std_logic;
@@ -340,10 +329,7 @@ architecture rtl of allocator is
     Trail    : Page_t;
     -- The longest free row of the open region.
     Room     : Count_t;
-    -- The sweep's invalidation is done; what comes of that is what is done now.
-    SweepDone : std_logic;
-    SweepEnds : std_logic;
-    -- Words of a table that were zeroed, and that are left; those of a step of the sweep.
+    -- Words of a table that were zeroed, and that are left; a word, or a bitmap for the sweep, could not be read.
     Got      : Count_t;
     Words    : Count_t;
     Failed   : std_logic;
@@ -436,9 +422,27 @@ architecture rtl of allocator is
   signal MapWord      : RowWord_t;
 
   signal SweepStart   : std_logic;
-  signal SweepEnds    : std_logic;
-  signal SweepFailed  : std_logic;
+  signal SweepHere    : std_logic;
+  signal SweepWaits   : std_logic;
+  signal SweepRegion  : std_logic_vector(RootBits_g - 1 downto 0);
+  signal SweepIsTold  : std_logic;
   signal SweepGiving  : std_logic;
+  signal SweepSteps   : std_logic;
+  signal SweepEnds    : std_logic;
+  signal SweepCounts  : std_logic;
+  signal SweepTable   : std_logic;
+  signal SweepOpens   : std_logic;
+  signal SweepLarge   : std_logic;
+  signal SweepWhat    : LargeWork_t;
+  signal SweepFails   : std_logic;
+  signal SweepLoads   : std_logic;
+  signal SweepWrites  : std_logic;
+  signal SweepUse     : RegionUse_t;
+  signal SweepLeaves  : std_logic;
+  signal SweepEmpties : std_logic;
+  signal SweepFrees   : std_logic;
+  signal SweepRoot    : std_logic;
+  signal SweepShoots  : std_logic;
   signal SweepRead    : std_logic;
   signal SweepWrite   : std_logic;
   signal SweepWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
@@ -586,7 +590,6 @@ architecture rtl of allocator is
 
   signal MadeValid    : std_logic;
   signal ShootCommand : std_logic;
-  signal ShootSweep   : std_logic;
   signal ShootFirst   : Page_t;
   signal ShootLast    : Page_t;
   -- What no allocation has any more: a range more, and the one in front.
@@ -596,20 +599,11 @@ architecture rtl of allocator is
   signal DyingLarge   : std_logic;
   signal DyingMoved   : std_logic;
   signal DyingFull    : std_logic;
-  signal DyingAdvance : std_logic;
-  signal DyingToNext  : std_logic;
-  signal DyingFinish  : std_logic;
-  signal DyingDrop    : std_logic;
   signal Drained      : std_logic;
-  signal IsSweeping   : std_logic;
   signal FrontFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal FrontLast    : std_logic_vector(WindowBits_c - 1 downto 0);
-  signal FrontLarge   : std_logic;
   signal FrontMoved   : std_logic;
-  signal FrontOver    : std_logic;
   signal FrontCount   : std_logic_vector(LeafBits_g downto 0);
-  signal FrontAt      : std_logic_vector(WindowBits_c - 1 downto 0);
-  signal FrontLeft    : std_logic_vector(LeafBits_g downto 0);
   signal IsDying      : std_logic;
 
   signal Changed      : std_logic;
@@ -753,28 +747,68 @@ begin
     );
 
   -- Frames that come back are there for whatever is next, but for words that are swept.
-  GivesFirst <= SweepGiving and (r.SweepDone or Touch_Valid or r.Drained or Cmd_Valid);
+  GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or r.Drained or Cmd_Valid);
 
   MoveCut  <= r.IsFewer;
   MoveFrom <= r.First when r.IsFewer = '1' else r.OldPage;
   MoveTo   <= r.First when r.IsFewer = '1' else r.NewPage;
 
-  i_sweep : entity work.sweep_batch
+  i_sweep : entity work.alloc_sweep
     generic map (
-      LeafBits_g  => LeafBits_g,
-      FrameBits_g => FrameBits_g,
-      Batch_g     => Batch_c
+      RootBits_g   => RootBits_g,
+      LeafBits_g   => LeafBits_g,
+      FrameBits_g  => FrameBits_g,
+      ChunkBits_g  => ChunkBits_c,
+      NumberBits_g => NumBits_c,
+      RoomBits_g   => RoomBits_c,
+      Batch_g      => Batch_c
     )
     port map (
       Clk          => Clk,
       Rst          => Rst,
-      Start        => SweepStart,
-      First        => std_logic_vector(withinOf(r.Page)),
-      Words        => std_logic_vector(r.Words),
+      Add          => DyingAdd,
+      Add_First    => std_logic_vector(DyingFirst),
+      Add_Last     => std_logic_vector(DyingLast),
+      Add_Large    => DyingLarge,
+      Add_Moved    => DyingMoved,
+      IsFull       => DyingFull,
+      Drained      => Drained,
+      Gate_Page    => Gate_Page,
+      Gate_Closed  => Gate_Closed,
+      Page         => std_logic_vector(r.Page),
+      IsDying      => IsDying,
+      First        => FrontFirst,
+      Last         => FrontLast,
       Moved        => FrontMoved,
-      Done         => SweepEnds,
-      Failed       => SweepFailed,
+      Count        => FrontCount,
+      Waits        => SweepWaits,
+      Region       => SweepRegion,
+      Told         => SweepDone,
+      IsTold       => SweepIsTold,
+      Start        => SweepStart,
+      Here         => SweepHere,
       Gives        => SweepGiving,
+      Steps        => SweepSteps,
+      Ends         => SweepEnds,
+      Counts       => SweepCounts,
+      Gives_Table  => SweepTable,
+      Opens        => SweepOpens,
+      Unread       => r.Failed,
+      Large        => SweepLarge,
+      Large_What   => SweepWhat,
+      Fails        => SweepFails,
+      Loads        => SweepLoads,
+      Rec          => r.Rec,
+      Kept_Use     => Kept.State,
+      Write        => SweepWrites,
+      As_Use       => SweepUse,
+      Leaves       => SweepLeaves,
+      Empties      => SweepEmpties,
+      Frees        => SweepFrees,
+      Tree_Ready   => TreeReady,
+      Root_Valid   => SweepRoot,
+      Root_Ready   => Root_Ready,
+      Shoots       => SweepShoots,
       Read_Valid   => SweepRead,
       Read_Ready   => ReadReady,
       Write_Valid  => SweepWrite,
@@ -793,6 +827,9 @@ begin
       Frame_First  => SweepFrame,
       Given_Valid  => GivenValid
     );
+
+  SweepHere <= '1' when r.State = StateSweep or (r.State = StateLarge and r.Source = SourceHouse and LargeDone = '1')
+               else '0';
 
   i_words : entity work.page_words
     generic map (
@@ -1089,7 +1126,7 @@ begin
       Rst          => Rst,
       Made_Valid   => MadeValid,
       Command      => ShootCommand,
-      Sweep        => ShootSweep,
+      Sweep        => SweepShoots,
       First        => std_logic_vector(ShootFirst),
       Last         => std_logic_vector(ShootLast),
       Told         => Told,
@@ -1100,41 +1137,6 @@ begin
       Inval_First  => Inval_First,
       Inval_Last   => Inval_Last,
       Inval_Done   => Inval_Done
-    );
-
-  i_dying : entity work.dying_ranges
-    generic map (
-      PageBits_g => WindowBits_c,
-      LeafBits_g => LeafBits_g
-    )
-    port map (
-      Clk         => Clk,
-      Rst         => Rst,
-      Add         => DyingAdd,
-      Add_First   => std_logic_vector(DyingFirst),
-      Add_Last    => std_logic_vector(DyingLast),
-      Add_Large   => DyingLarge,
-      Add_Moved   => DyingMoved,
-      IsFull      => DyingFull,
-      Drained     => Drained,
-      IsSweeping  => IsSweeping,
-      First       => FrontFirst,
-      Last        => FrontLast,
-      Large       => FrontLarge,
-      Moved       => FrontMoved,
-      Count       => FrontCount,
-      At          => FrontAt,
-      IsOver      => FrontOver,
-      Left        => FrontLeft,
-      Advance     => DyingAdvance,
-      By          => std_logic_vector(r.Words),
-      To_Next     => DyingToNext,
-      Finish      => DyingFinish,
-      Drop        => DyingDrop,
-      Gate_Page   => Gate_Page,
-      Gate_Closed => Gate_Closed,
-      Page        => std_logic_vector(r.Page),
-      IsDying     => IsDying
     );
 
   i_touch : entity work.alloc_touch
@@ -1229,7 +1231,7 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Ports
   ------------------------------------------------------------------------------------------------
-  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and r.SweepDone = '0' and r.Drained = '0'
+  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and SweepIsTold = '0' and r.Drained = '0'
                      and SweepGiving = '0' else '1';
   Broken <= r.Broken;
 
@@ -1323,11 +1325,6 @@ begin
       end if;
     end procedure;
 
-    procedure step is
-    begin
-      v.State := StateStepped;
-    end procedure;
-
     procedure beginLarge (what : LargeWork_t) is
     begin
       LargeStart <= '1';
@@ -1335,30 +1332,63 @@ begin
       v.State    := StateLarge;
     end procedure;
 
-    -- Regions of a large allocation: how that ends.
+    -- Regions of a large allocation that a command has: how that ends.
     procedure endLarge is
     begin
       v.First := unsigned(LargeFirst);
       v.Page  := unsigned(LargeLast);
-      case r.Source is
-        when SourceCommand =>
-          v.State := StateTell;
-          if LargeStatus = AllocBusError_c then
-            breakDown;
-          elsif LargeStatus /= AllocOk_c then
-            refuse(LargeStatus);
-          end if;
-        when others =>
-          if r.SweepEnds = '1' then
-            DyingDrop <= '1';
-            v.State   := StateIdle;
-          elsif FrontOver = '1' then
-            v.State := StateEnding;
-          else
-            DyingAdvance <= '1';
-            step;
-          end if;
-      end case;
+      v.State := StateTell;
+      if LargeStatus = AllocBusError_c then
+        breakDown;
+      elsif LargeStatus /= AllocOk_c then
+        refuse(LargeStatus);
+      end if;
+    end procedure;
+
+    -- What the sweep does with the region.
+    procedure sweeps is
+    begin
+      MapClose    <= SweepLeaves;
+      TreeValid   <= SweepLeaves;
+      TreeRoom    <= (others => '0');
+      EmptyValid  <= SweepEmpties;
+      EmptyValue  <= '1';
+      PlaceValid  <= SweepFrees;
+      Root_Valid  <= SweepRoot;
+      ShootFirst  <= unsigned(FrontFirst);
+      ShootLast   <= unsigned(FrontLast);
+      RegionWrite <= SweepWrites or SweepFrees;
+      if SweepLoads = '1' then
+        v.Rec   := Kept;
+        v.First := unsigned(FrontFirst);
+        v.Count := unsigned(FrontCount);
+      end if;
+      if SweepWrites = '1' then
+        v.Rec.State := SweepUse;
+        v.Rec.Room  := (others => '0');
+      elsif SweepFrees = '1' then
+        v.Rec.Used := r.UsedLess;
+      end if;
+      v.Then_To := StateSweep;
+      v.State   := StateSweep;
+      if SweepLarge = '1' then
+        beginLarge(SweepWhat);
+      elsif SweepOpens = '1' then
+        v.Failed := '0';
+        v.State  := StateOpen;
+      elsif SweepFails = '1' then
+        breakDown;
+      elsif SweepSteps = '1' then
+        v.State := StateStepped;
+      elsif SweepEnds = '1' then
+        v.State := StateIdle;
+      elsif SweepCounts = '1' then
+        v.Then_To := StateIdle;
+        v.State   := StateCount;
+      elsif SweepTable = '1' then
+        v.Then_To := StateIdle;
+        v.State   := StateGiveTable;
+      end if;
     end procedure;
 
     -- There is no place in an empty region.
@@ -1662,16 +1692,11 @@ begin
     PutAt        <= withinOf(r.Page);
     DyingAdd     <= '0';
     DyingFirst   <= r.OldPage;
-    DyingAdvance <= '0';
-    DyingToNext  <= '1';
-    DyingFinish  <= '0';
-    DyingDrop    <= '0';
     Changed      <= '0';
     TouchStart   <= '0';
     AskValid     <= '0';
     MadeValid    <= '0';
     ShootCommand <= '0';
-    ShootSweep   <= '0';
     ShootFirst   <= r.First;
     ShootLast    <= r.Page;
     Root_Valid   <= '0';
@@ -1710,12 +1735,11 @@ begin
       when StateIdle =>
         if GivesFirst = '1' then
           null;
-        elsif r.SweepDone = '1' then
-          v.Source    := SourceHouse;
-          v.SweepDone := '0';
-          v.SweepEnds := '1';
-          v.Region    := regionOf(unsigned(FrontFirst));
-          v.State     := StateSwept;
+        elsif SweepIsTold = '1' then
+          SweepStart <= '1';
+          v.Source   := SourceHouse;
+          v.Region   := unsigned(SweepRegion);
+          v.State    := StateSweep;
         elsif Touch_Valid = '1' and IsFound = '0' then
           Touch_Ready <= '1';
           v.Source := SourceTouch;
@@ -1753,14 +1777,11 @@ begin
             dropTrail;
           end if;
         elsif Pause = '0' and r.Broken = '0' then
-          v.Source    := SourceHouse;
-          v.SweepEnds := '0';
-          v.Region    := regionOf(unsigned(FrontAt));
-          if FrontOver = '1' then
-            v.Region := regionOf(unsigned(FrontFirst));
-          end if;
-          if IsSweeping = '1' then
-            v.State := StateSweep;
+          v.Source := SourceHouse;
+          v.Region := unsigned(SweepRegion);
+          if SweepWaits = '1' then
+            SweepStart <= '1';
+            v.State    := StateSweep;
           elsif r.Telling = '0' and r.Draining = '0' and SweepGiving = '0' then
             if r.Trails = '1' then
               v.Then_To := StateStepped;
@@ -2018,6 +2039,8 @@ begin
           v.Rec.Number := TableNumber;
           count(to_unsigned(LeafPages_c, Count_t'length));
           v.State := StateZero;
+        elsif SweepHere = '1' then
+          sweeps;
         elsif LargeDone = '1' then
           endLarge;
         end if;
@@ -2153,97 +2176,7 @@ begin
       -- ---- the sweep
 
       when StateSweep =>
-        v.Rec := Kept;
-        count(to_unsigned(Batch_c, Count_t'length));
-        -- A batch is a power of two.
-        if (or FrontLeft(LeafBits_g downto exponent(Batch_c))) = '0' then
-          v.Words := unsigned(FrontLeft);
-        end if;
-        v.Page  := unsigned(FrontAt);
-        v.State := StateSweepPart;
-
-      when StateSweepPart =>
-        -- Words may be swept while frames of others come back.
-        if FrontOver = '0' and (FrontLarge = '0' or hasTable(r.Rec.Part)) then
-          SweepStart <= '1';
-          v.State    := StateSweepWords;
-        elsif SweepGiving = '0' then
-          v.State := StateRetire;
-          if FrontOver = '0' then
-            beginLarge(LargeRun);
-          elsif FrontLarge = '1' then
-            beginLarge(LargeRetire);
-          end if;
-        end if;
-
-      when StateSweepWords =>
-        if SweepEnds = '1' then
-          DyingAdvance <= '1';
-          DyingToNext  <= '1' when r.Words = unsigned(FrontLeft) else '0';
-          step;
-          if SweepFailed = '1' then
-            breakDown;
-          end if;
-        end if;
-
-      when StateRetire =>
-        v.Then_To := StateRetireRegion;
-        v.Else_To := StateEnding;
-        v.State   := StateEnding;
-        if r.Rec.State = RegionShared and r.Rec.Used = unsigned(FrontCount) then
-          v.State := StateOpen;
-        end if;
-
-      when StateRetireRegion =>
-        -- It is the open one.
-        MapClose    <= '1';
-        v.Rec.State := RegionRetiring;
-        v.Rec.Room  := (others => '0');
-        RegionWrite <= '1';
-        TreeValid   <= '1';
-        TreeRoom    <= (others => '0');
-        v.State     := StateRetireRoot;
-
-      when StateRetireRoot =>
-        Root_Valid <= '1';
-        if Root_Ready = '1' then
-          v.State := StateEnding;
-        end if;
-
-      when StateEnding =>
-        ShootFirst <= unsigned(FrontFirst);
-        ShootLast  <= unsigned(FrontLast);
-        if TreeReady = '1' then
-          ShootSweep  <= '1';
-          DyingFinish <= '1';
-          step;
-        end if;
-
-      when StateSwept =>
-        v.Rec     := Kept;
-        v.Then_To := StateFreePlaces;
-        v.Else_To := StateIdle;
-        v.First   := unsigned(FrontFirst);
-        v.Count   := unsigned(FrontCount);
-        v.State   := StateOpen;
-        DyingDrop <= not FrontLarge;
-        if FrontLarge = '1' then
-          beginLarge(LargeEmpty);
-        elsif v.Rec.State = RegionRetiring then
-          RegionWrite <= '1';
-          v.Rec.State := RegionEmpty;
-          EmptyValid  <= '1';
-          EmptyValue  <= '1';
-          v.Then_To   := StateIdle;
-          v.State     := StateGiveTable;
-        end if;
-
-      when StateFreePlaces =>
-        PlaceValid  <= '1';
-        RegionWrite <= '1';
-        v.Rec.Used  := r.UsedLess;
-        v.Then_To   := StateIdle;
-        v.State     := StateCount;
+        sweeps;
 
       -- ---- what can wait
 
@@ -2302,7 +2235,7 @@ begin
           elsif MapFailed = '1' then
             -- What was open stays so. A command is refused; places that were to be free stay in use.
             v.Room  := r.Room;
-            v.State := r.Else_To;
+            v.Failed := '1';
             if r.Source = SourceCommand then
               refuse(AllocBusError_c);
             end if;
@@ -2371,9 +2304,6 @@ begin
       v.Draining := '0';
       answer(AllocOk_c);
     end if;
-    if SweepDone = '1' then
-      v.SweepDone := '1';
-    end if;
 
     if Rst = '1' then
       v.State     := StateInit;
@@ -2385,7 +2315,6 @@ begin
       v.Awaits    := '0';
       v.Trails    := '0';
       v.Promised  := (others => '0');
-      v.SweepDone := '0';
       v.RespValid := '0';
     end if;
     n <= v;

@@ -1,0 +1,391 @@
+-- The sweep: what no allocation has any more, oldest first, until its pages can be had again.
+--
+-- A step of it reads some words of a table, writes 0, and lets their frames go, or gives back the run of a region. Behind
+-- the last one a region that nobody has any more is left, and the range is told of; when that is done its places are
+-- free. It says what is done with the region where the allocator is, and calls parts of the allocator, which comes back
+-- to it behind them. The order is that of the model crates/card/src/window/alloc/sweep.rs.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+
+library work;
+  use work.alloc_pkg.all;
+  use work.region_pkg.all;
+  use work.window_pkg.all;
+
+entity alloc_sweep is
+  generic (
+    RootBits_g   : positive;
+    LeafBits_g   : positive;
+    FrameBits_g  : positive;
+    ChunkBits_g  : positive;
+    NumberBits_g : positive;
+    RoomBits_g   : positive;
+    -- Words of a step, a power of two.
+    Batch_g      : positive
+  );
+  port (
+    Clk          : in    std_logic;
+    Rst          : in    std_logic;
+    -- A range more, which is drained later (`dying_ranges`); whether pages are dying.
+    Add          : in    std_logic;
+    Add_First    : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Add_Last     : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Add_Large    : in    std_logic;
+    Add_Moved    : in    std_logic;
+    IsFull       : out   std_logic;
+    Drained      : in    std_logic;
+    Gate_Page    : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Gate_Closed  : out   std_logic;
+    Page         : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    IsDying      : out   std_logic;
+    -- The range in front.
+    First        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Last         : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Moved        : out   std_logic;
+    Count        : out   std_logic_vector(LeafBits_g downto 0);
+    -- There is a step to do, in that region; or an invalidation is done, and what comes of it is what is done now.
+    Waits        : out   std_logic;
+    Region       : out   std_logic_vector(RootBits_g - 1 downto 0);
+    Told         : in    std_logic;
+    IsTold       : out   std_logic;
+    -- It is begun. The allocator is at it, and not at a part that is called.
+    Start        : in    std_logic;
+    Here         : in    std_logic;
+    -- Frames are on their way back.
+    Gives        : out   std_logic;
+    -- It ends: behind a step, or not; a part follows it: the longest free row is counted, or the table goes back.
+    Steps        : out   std_logic;
+    Ends         : out   std_logic;
+    Counts       : out   std_logic;
+    Gives_Table  : out   std_logic;
+    -- Parts that are called: the region is opened, unless it could not be read; regions of a large allocation.
+    Opens        : out   std_logic;
+    Unread       : in    std_logic;
+    Large        : out   std_logic;
+    Large_What   : out   LargeWork_t;
+    -- What was written or read has failed.
+    Fails        : out   std_logic;
+    -- The region's record is read, and First and Count are those that are looked at; it is that; it is written, with
+    -- another use or without these pages.
+    Loads        : out   std_logic;
+    Rec          : in    Region_Record_t(
+      Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
+      Room(RoomBits_g - 1 downto 0)
+    );
+    Kept_Use     : in    RegionUse_t;
+    Write        : out   std_logic;
+    As_Use       : out   RegionUse_t;
+    -- The region, which is the open one, is left: it has no room, the root leads nowhere. Or it is empty, or places of
+    -- it are free.
+    Leaves       : out   std_logic;
+    Empties      : out   std_logic;
+    Frees        : out   std_logic;
+    Tree_Ready   : in    std_logic;
+    Root_Valid   : out   std_logic;
+    Root_Ready   : in    std_logic;
+    -- The range is told of.
+    Shoots       : out   std_logic;
+    -- Beats of the table, and frames that come back (`sweep_batch`)
+    Read_Valid   : out   std_logic;
+    Read_Ready   : in    std_logic;
+    Write_Valid  : out   std_logic;
+    Write_Ready  : in    std_logic;
+    Within       : out   std_logic_vector(LeafBits_g - 1 downto 0);
+    Write_Mask   : out   WordMask_t;
+    Quiet        : in    std_logic;
+    Write_Failed : in    std_logic;
+    Data_Valid   : in    std_logic;
+    Data         : in    Beat_t;
+    Data_Failed  : in    std_logic;
+    Few          : in    std_logic;
+    Frame_Valid  : out   std_logic;
+    Frame_Ready  : in    std_logic;
+    Frame_Size   : out   std_logic_vector(SizeBits_c - 1 downto 0);
+    Frame_First  : out   std_logic_vector(FrameBits_g - 1 downto 0);
+    Given_Valid  : in    std_logic
+  );
+end entity;
+
+architecture rtl of alloc_sweep is
+
+  type State_t is (
+    -- A step: words are read, zeroed, and their frames come back; or a region's run does.
+    StateBegin,
+    StatePart,
+    StateWords,
+    -- The region is left, or those of a large allocation.
+    StateRegions,
+    StateRetire,
+    StateRetireRegion,
+    StateRetireRoot,
+    StateEnding,
+    -- The invalidation is done.
+    StateSwept,
+    StateFreePlaces,
+    StateEmptied
+  );
+
+  signal State       : State_t;
+  signal NextState   : State_t;
+  -- Words of a step.
+  signal Words       : unsigned(LeafBits_g downto 0);
+  signal NextWords   : unsigned(LeafBits_g downto 0);
+
+  signal BatchStart  : std_logic;
+  signal BatchDone   : std_logic;
+  signal BatchFailed : std_logic;
+  signal BatchGives  : std_logic;
+
+  signal Advance     : std_logic;
+  signal ToNext      : std_logic;
+  signal Finish      : std_logic;
+  signal Drop        : std_logic;
+  signal IsSweeping  : std_logic;
+  signal FrontFirst  : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  signal FrontLarge  : std_logic;
+  signal FrontMoved  : std_logic;
+  signal FrontOver   : std_logic;
+  signal FrontCount  : std_logic_vector(LeafBits_g downto 0);
+  signal FrontAt     : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  signal FrontLeft   : std_logic_vector(LeafBits_g downto 0);
+
+begin
+
+  First  <= FrontFirst;
+  Moved  <= FrontMoved;
+  Count  <= FrontCount;
+  Waits  <= IsSweeping;
+  Gives  <= BatchGives;
+  Region <= FrontFirst(RootBits_g + LeafBits_g - 1 downto LeafBits_g) when IsTold = '1' or FrontOver = '1' else
+            FrontAt(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
+
+  i_dying : entity work.dying_ranges
+    generic map (
+      PageBits_g => RootBits_g + LeafBits_g,
+      LeafBits_g => LeafBits_g
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      Add         => Add,
+      Add_First   => Add_First,
+      Add_Last    => Add_Last,
+      Add_Large   => Add_Large,
+      Add_Moved   => Add_Moved,
+      IsFull      => IsFull,
+      Drained     => Drained,
+      IsSweeping  => IsSweeping,
+      First       => FrontFirst,
+      Last        => Last,
+      Large       => FrontLarge,
+      Moved       => FrontMoved,
+      Count       => FrontCount,
+      At          => FrontAt,
+      IsOver      => FrontOver,
+      Left        => FrontLeft,
+      Advance     => Advance,
+      By          => std_logic_vector(Words),
+      To_Next     => ToNext,
+      Finish      => Finish,
+      Drop        => Drop,
+      Gate_Page   => Gate_Page,
+      Gate_Closed => Gate_Closed,
+      Page        => Page,
+      IsDying     => IsDying
+    );
+
+  i_batch : entity work.sweep_batch
+    generic map (
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g,
+      Batch_g     => Batch_g
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Start        => BatchStart,
+      First        => FrontAt(LeafBits_g - 1 downto 0),
+      Words        => std_logic_vector(Words),
+      Moved        => FrontMoved,
+      Done         => BatchDone,
+      Failed       => BatchFailed,
+      Gives        => BatchGives,
+      Read_Valid   => Read_Valid,
+      Read_Ready   => Read_Ready,
+      Write_Valid  => Write_Valid,
+      Write_Ready  => Write_Ready,
+      Within       => Within,
+      Write_Mask   => Write_Mask,
+      Quiet        => Quiet,
+      Write_Failed => Write_Failed,
+      Data_Valid   => Data_Valid,
+      Data         => Data,
+      Data_Failed  => Data_Failed,
+      Few          => Few,
+      Frame_Valid  => Frame_Valid,
+      Frame_Ready  => Frame_Ready,
+      Frame_Size   => Frame_Size,
+      Frame_First  => Frame_First,
+      Given_Valid  => Given_Valid
+    );
+
+  p_next : process (all) is
+
+    procedure callLarge (what : LargeWork_t) is
+    begin
+      Large      <= '1';
+      Large_What <= what;
+    end procedure;
+
+    procedure does is
+    begin
+      case State is
+
+        when StateBegin =>
+          Loads     <= '1';
+          NextWords <= to_unsigned(Batch_g, LeafBits_g + 1);
+          if (or FrontLeft(LeafBits_g downto exponent(Batch_g))) = '0' then
+            NextWords <= unsigned(FrontLeft);
+          end if;
+          NextState <= StatePart;
+
+        when StatePart =>
+          -- Words may be swept while frames of others come back.
+          if FrontOver = '0' and (FrontLarge = '0' or hasTable(Rec.Part)) then
+            BatchStart <= '1';
+            NextState  <= StateWords;
+          elsif BatchGives = '0' then
+            NextState <= StateRegions;
+            if FrontOver = '0' then
+              callLarge(LargeRun);
+            elsif FrontLarge = '1' then
+              callLarge(LargeRetire);
+            else
+              NextState <= StateRetire;
+            end if;
+          end if;
+
+        when StateWords =>
+          if BatchDone = '1' then
+            Advance <= '1';
+            ToNext  <= '1' when Words = unsigned(FrontLeft) else '0';
+            Steps   <= '1';
+            Fails   <= BatchFailed;
+          end if;
+
+        when StateRegions =>
+          NextState <= StateEnding;
+          if FrontOver = '0' then
+            Advance <= '1';
+            Steps   <= '1';
+          end if;
+
+        when StateRetire =>
+          NextState <= StateEnding;
+          if Rec.State = RegionShared and Rec.Used = unsigned(FrontCount) then
+            Opens     <= '1';
+            NextState <= StateRetireRegion;
+          end if;
+
+        when StateRetireRegion =>
+          NextState <= StateEnding;
+          if Unread = '0' then
+            Leaves    <= '1';
+            Write     <= '1';
+            NextState <= StateRetireRoot;
+          end if;
+
+        when StateRetireRoot =>
+          Root_Valid <= '1';
+          if Root_Ready = '1' then
+            NextState <= StateEnding;
+          end if;
+
+        when StateEnding =>
+          if Tree_Ready = '1' then
+            Shoots <= '1';
+            Finish <= '1';
+            Steps  <= '1';
+          end if;
+
+        when StateSwept =>
+          Loads  <= '1';
+          As_Use <= RegionEmpty;
+          if FrontLarge = '1' then
+            callLarge(LargeEmpty);
+            NextState <= StateEmptied;
+          elsif Kept_Use = RegionRetiring then
+            Write       <= '1';
+            Empties     <= '1';
+            Gives_Table <= '1';
+            Drop        <= '1';
+          else
+            Opens     <= '1';
+            NextState <= StateFreePlaces;
+          end if;
+
+        when StateFreePlaces =>
+          Drop   <= '1';
+          Frees  <= not Unread;
+          Counts <= not Unread;
+          Ends   <= Unread;
+
+        when StateEmptied =>
+          Drop <= '1';
+          Ends <= '1';
+
+      end case;
+    end procedure;
+
+  begin
+    NextState   <= State;
+    NextWords   <= Words;
+    Steps       <= '0';
+    Ends        <= '0';
+    Counts      <= '0';
+    Gives_Table <= '0';
+    Opens       <= '0';
+    Large       <= '0';
+    Large_What  <= LargeRun;
+    Fails       <= '0';
+    Loads       <= '0';
+    Write       <= '0';
+    As_Use      <= RegionRetiring;
+    Leaves      <= '0';
+    Empties     <= '0';
+    Frees       <= '0';
+    Root_Valid  <= '0';
+    Shoots      <= '0';
+    BatchStart  <= '0';
+    Advance     <= '0';
+    ToNext      <= '1';
+    Finish      <= '0';
+    Drop        <= '0';
+
+    if Start = '1' then
+      NextState <= StateSwept when IsTold = '1' else StateBegin;
+    elsif Here = '1' then
+      does;
+    end if;
+  end process;
+
+  p_registers : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      State <= NextState;
+      Words <= NextWords;
+      if Start = '1' then
+        IsTold <= '0';
+      end if;
+      if Told = '1' then
+        IsTold <= '1';
+      end if;
+      if Rst = '1' then
+        IsTold <= '0';
+      end if;
+    end if;
+  end process;
+
+end architecture;
