@@ -80,6 +80,10 @@ package alloc_pkg is
   -- left, and they are empty.
   type LargeWork_t is (LargeMake, LargeRun, LargeRetire, LargeEmpty);
 
+  -- What is begun of a realloc: an allocation that is known gets another size; it is drained, and goes elsewhere; the page
+  -- that was the last of one loses the mark.
+  type ReallocWork_t is (ReallocResize, ReallocFinish, ReallocTrail);
+
   type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);
 
   -- Whether it is a table.
@@ -104,6 +108,14 @@ package alloc_pkg is
 
   -- The same word, of the first page of so many, or of another; of the last one, or of another.
   function marked (word : TableWord_t; first : boolean; last : boolean; pages : unsigned) return TableWord_t;
+
+  -- What a first word says: the allocation's pages, but for that one; its last page's place in the region.
+  function morePages (word : TableWord_t; leaf_bits : positive) return unsigned;
+
+  function lastOf (within : unsigned; word : TableWord_t) return unsigned;
+
+  -- The first word of an allocation with more or fewer pages.
+  function firstOf (word : TableWord_t; pages : unsigned) return TableWord_t;
 
   -- The word of the directory that leads to a table.
   function directoryWord (number : std_logic_vector) return TableWord_t;
@@ -182,6 +194,25 @@ package body alloc_pkg is
     if last then
       word_v(LastBit_c) := '1';
     end if;
+    return word_v;
+  end function;
+
+  function morePages (word : TableWord_t; leaf_bits : positive) return unsigned is
+  begin
+    return '0' & unsigned(word(PagesLow_c + leaf_bits - 1 downto PagesLow_c));
+  end function;
+
+  function lastOf (within : unsigned; word : TableWord_t) return unsigned is
+  begin
+    return within + unsigned(word(PagesLow_c + within'length - 1 downto PagesLow_c));
+  end function;
+
+  function firstOf (word : TableWord_t; pages : unsigned) return TableWord_t is
+    variable word_v : TableWord_t := word;
+  begin
+    word_v(LastBit_c) := '0';
+    word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) :=
+      std_logic_vector(resize(pages - 1, PagesBits_c));
     return word_v;
   end function;
 

@@ -134,8 +134,6 @@ architecture rtl of allocator is
   constant ChunkBits_c  : positive := bitsOf(Chunks_c);
   -- The number of a table has as many bits as the memory has tables, as powers of two.
   constant NumBits_c : positive := maximum(FrameBits_g + PageBits_g - TableBits_c, 1);
-  -- No run of frames goes beyond an aligned row of so many pages, as a power of two.
-  constant Row_c        : positive := minimum(RunLong_c, LeafBits_g);
   -- Words of a step of the sweep.
   constant Batch_c      : positive := minimum(512, LeafPages_c);
 
@@ -219,45 +217,12 @@ architecture rtl of allocator is
     StateSettle
   );
 
-  -- Parts of StateRealloc: a machine of their own, so that six bits say the state, and one LUT which it is.
-  type Part_t is (
-    -- More pages in place, or elsewhere.
-    PartResize,
-    PartResized,
-    PartGrow,
-    PartGrowHere,
-    PartGrowCount,
-    PartGrowClaim,
-    PartLeave,
-    PartOthers,
-    PartMove,
-    PartMoveWords,
-    PartMoved,
-    PartAdd,
-    PartAdded,
-    -- Fewer pages.
-    PartCut,
-    PartCutFrom,
-    PartCutWords,
-    PartCutMove,
-    PartCutMoved,
-    PartCutCount,
-    PartCutSeen,
-    -- The page that was the last of its allocation loses the mark.
-    PartTrail,
-    PartTrailRead,
-    PartTrailSeen,
-    PartTrailWord,
-    PartTrailed
-  );
-
   -- For whom the operation is.
   type Source_t is (SourceCommand, SourceTouch, SourceHouse);
 
   type Registers_t is record
     State    : State_t;
     Then_To  : State_t;
-    Part     : Part_t;
     Source   : Source_t;
     Broken   : std_logic;
     -- The command.
@@ -271,10 +236,6 @@ architecture rtl of allocator is
     -- A malloc waits until its invalidation has been taken, a free until it is done.
     Telling  : std_logic;
     Draining : std_logic;
-    -- A realloc that goes elsewhere is on its way, and its old place is drained. Frames that are promised to it.
-    Moving   : std_logic;
-    Drained  : std_logic;
-    Promised : unsigned(FrameBits_g downto 0);
     -- Its pages; there are none, or more than there are.
     Pages    : unsigned(WindowBits_c downto 0);
     IsZero   : std_logic;
@@ -304,29 +265,12 @@ architecture rtl of allocator is
     -- Those of its region, with these and without, as they were a cycle earlier.
     UsedMore : Count_t;
     UsedLess : Count_t;
-    -- Of one that gets fewer pages, a cycle earlier too: how many fewer; those from the beginning of the last one's row
-    -- of 64.
-    Fewer    : Count_t;
-    InRow    : unsigned(Row_c downto 0);
     Word     : TableWord_t;
     -- That of an allocation that is looked up is on its way; its pages go beyond its region.
     Awaits   : std_logic;
     Overruns : std_logic;
-    -- Of an allocation that gets another size: its table, its pages and the last one; it gets the same number, or
-    -- fewer; its new place, or the last page that it keeps. A place in an empty region is sought, and why there is
-    -- none.
-    OldTable : std_logic_vector(NumBits_c - 1 downto 0);
-    OldPage  : Page_t;
-    OldCount : Count_t;
-    OldLast  : Within_t;
-    IsSame   : std_logic;
-    IsFewer  : std_logic;
-    NewPage  : Page_t;
-    IsAlone  : std_logic;
-    Why      : AllocStatus_t;
-    -- A page that was the last of its allocation, and has the mark still.
-    Trails   : std_logic;
-    Trail    : Page_t;
+    -- How a place was sought for a realloc.
+    Sought   : AllocStatus_t;
     -- The longest free row of the open region.
     Room     : Count_t;
     -- Words of a table that were zeroed, and that are left; a word, or a bitmap for the sweep, could not be read.
@@ -355,34 +299,12 @@ architecture rtl of allocator is
     return std_logic_vector(resize(unsigned(number) & within & to_unsigned(0, WordShift_c), PhysBits_g));
   end function;
 
-  -- What a first word says: the allocation's pages, but for that one.
-  function morePages (word : TableWord_t) return Count_t is
-  begin
-    return '0' & unsigned(word(PagesLow_c + LeafBits_g - 1 downto PagesLow_c));
-  end function;
-
-  -- Its last page's place in the region.
-  function lastOf (page : Page_t; word : TableWord_t) return Within_t is
-  begin
-    return withinOf(page) + morePages(word)(LeafBits_g - 1 downto 0);
-  end function;
-
-  -- The first word of an allocation with more or fewer pages.
-  function firstOf (word : TableWord_t; pages : unsigned) return TableWord_t is
-    variable word_v : TableWord_t := word;
-  begin
-    word_v(LastBit_c) := '0';
-    word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) :=
-      std_logic_vector(resize(pages - 1, PagesBits_c));
-    return word_v;
-  end function;
-
   constant InMemory_c : std_logic_vector(MemoryBits_c - 1 downto 0) :=
     std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
 
   -- Whether the pages of a first word go beyond its region.
   function overruns (page : Page_t; word : TableWord_t) return std_logic is
-    constant Last_c : Count_t := morePages(word) + withinOf(page);
+    constant Last_c : Count_t := morePages(word, LeafBits_g) + withinOf(page);
   begin
     return Last_c(LeafBits_g) or (or word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c + LeafBits_g));
   end function;
@@ -453,14 +375,44 @@ architecture rtl of allocator is
   signal SweepSize    : std_logic_vector(SizeBits_c - 1 downto 0);
   signal SweepFrame   : std_logic_vector(FrameBits_g - 1 downto 0);
 
-  -- Words that move, or are cut.
-  signal MoveStart    : std_logic;
-  signal MoveFrom     : Page_t;
-  signal MoveTo       : Page_t;
-  signal MoveCut      : std_logic;
-  signal MoveDone     : std_logic;
-  signal MoveFailed   : std_logic;
-  signal MoveShorter  : std_logic_vector(LeafBits_g downto 0);
+  -- Another size of an allocation, and words that move, or are cut.
+  signal ReallocStart  : std_logic;
+  signal ReallocWhat   : ReallocWork_t;
+  signal ReallocHere   : std_logic;
+  signal ReallocFirst  : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal ReallocCount  : std_logic_vector(LeafBits_g downto 0);
+  signal ReallocLast   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal ReallocNeeds  : std_logic_vector(WindowBits_c downto 0);
+  signal ReallocEnds   : std_logic;
+  signal ReallocAnswers : std_logic;
+  signal ReallocStatus : AllocStatus_t;
+  signal ReallocFails  : std_logic;
+  signal ReallocSeeks  : std_logic;
+  signal ReallocAlone  : std_logic;
+  signal ReallocAdds   : std_logic;
+  signal ReallocCounts : std_logic;
+  signal ReallocAsks   : std_logic;
+  signal ReallocTakes  : std_logic;
+  signal ReallocLoads  : std_logic;
+  signal ReallocRead   : std_logic;
+  signal ReallocPut    : std_logic;
+  signal ReallocWord   : TableWord_t;
+  signal ReallocAt     : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal ReallocChanges : std_logic;
+  signal ReallocDies   : std_logic;
+  signal ReallocFrom   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal ReallocTill   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal ReallocTells  : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal ReallocMoves  : std_logic;
+  signal ReallocOver   : std_logic;
+  signal ReallocPage   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal IsMoving      : std_logic;
+  signal IsDrained     : std_logic;
+  signal Promised      : std_logic_vector(FrameBits_g downto 0);
+  signal Trails        : std_logic;
+  signal Trail         : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal HasWord       : std_logic;
+  signal MoveNumber    : std_logic_vector(NumBits_c - 1 downto 0);
   signal MoveRead     : std_logic;
   signal MoveReadAt   : std_logic_vector(LeafBits_g - 1 downto 0);
   signal MoveWrite    : std_logic;
@@ -712,33 +664,78 @@ begin
   -- The allocation's first word may be on its way before those of the bitmap.
   MapData <= Axi_RValid and not r.Awaits;
 
-  i_moves : entity work.move_words
+  i_realloc : entity work.alloc_realloc
     generic map (
-      LeafBits_g  => LeafBits_g,
-      FrameBits_g => FrameBits_g
+      RootBits_g   => RootBits_g,
+      LeafBits_g   => LeafBits_g,
+      FrameBits_g  => FrameBits_g,
+      NumberBits_g => NumBits_c
     )
     port map (
       Clk          => Clk,
       Rst          => Rst,
-      Start        => MoveStart,
-      From         => std_logic_vector(withinOf(MoveFrom)),
-      To_Place     => std_logic_vector(withinOf(MoveTo)),
+      Start        => ReallocStart,
+      What         => ReallocWhat,
+      Pages        => std_logic_vector(r.Pages),
+      Lazy         => r.Lazy,
+      Page         => std_logic_vector(r.Page),
+      Word         => r.Word,
+      Number       => r.Rec.Number,
+      Here         => ReallocHere,
+      First        => std_logic_vector(r.First),
       Count        => std_logic_vector(r.Count),
-      Cut          => MoveCut,
-      Begins       => r.IsBegin,
-      Pages        => std_logic_vector(r.Pages(LeafBits_g downto 0)),
-      Base         => r.Word,
-      Done         => MoveDone,
-      Failed       => MoveFailed,
-      Shorter      => MoveShorter,
-      Read_Valid   => MoveRead,
+      Needs        => std_logic_vector(r.Needs),
+      New_First    => ReallocFirst,
+      New_Count    => ReallocCount,
+      New_Last     => ReallocLast,
+      New_Needs    => ReallocNeeds,
+      Ends         => ReallocEnds,
+      Answers      => ReallocAnswers,
+      Status       => ReallocStatus,
+      Fails        => ReallocFails,
+      Seeks        => ReallocSeeks,
+      Alone        => ReallocAlone,
+      Sought       => r.Sought,
+      Adds         => ReallocAdds,
+      Counts       => ReallocCounts,
+      Asks_Here    => ReallocAsks,
+      Place_Ready  => PlaceReady,
+      Place_Ok     => PlaceOk,
+      Takes        => ReallocTakes,
+      Frames_Free  => FramesFree,
+      Loads        => ReallocLoads,
+      Ask_Valid    => ReallocRead,
+      Put_Valid    => ReallocPut,
+      Put_Word     => ReallocWord,
+      At           => ReallocAt,
       Read_Ready   => ReadReady,
+      Write_Ready  => WriteReady,
+      Has_Word     => HasWord,
+      Unread       => r.Failed,
+      Quiet        => Quiet,
+      Failed       => HasFailed,
+      Changes      => ReallocChanges,
+      Dies         => ReallocDies,
+      Dies_First   => ReallocFrom,
+      Dies_Last    => ReallocTill,
+      Tells_First  => ReallocTells,
+      Moves        => ReallocMoves,
+      Drained      => Drained,
+      IsBroken     => r.Broken,
+      Over         => ReallocOver,
+      IsMoving     => IsMoving,
+      Promised     => Promised,
+      IsDrained    => IsDrained,
+      Is_At        => ReallocPage,
+      Trails       => Trails,
+      Trail        => Trail,
+      Move_Read    => MoveRead,
+      Read_Number  => MoveNumber,
       Read_Within  => MoveReadAt,
       Data_Valid   => Axi_RValid,
       Data         => Axi_RData,
       Data_Failed  => Axi_RResp(1),
-      Write_Valid  => MoveWrite,
-      Write_Ready  => WriteReady,
+      Move_Write   => MoveWrite,
       Write_Within => MoveWriteAt,
       Write_Word   => MoveWord,
       Write_Many   => MoveMany,
@@ -746,12 +743,11 @@ begin
       Write_Lanes  => MoveLanes
     );
 
-  -- Frames that come back are there for whatever is next, but for words that are swept.
-  GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or r.Drained or Cmd_Valid);
+  ReallocHere <= '1' when r.State = StateRealloc else '0';
+  HasWord     <= not r.Awaits or Axi_RValid;
 
-  MoveCut  <= r.IsFewer;
-  MoveFrom <= r.First when r.IsFewer = '1' else r.OldPage;
-  MoveTo   <= r.First when r.IsFewer = '1' else r.NewPage;
+  -- Frames that come back are there for whatever is next, but for words that are swept.
+  GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or IsDrained or Cmd_Valid);
 
   i_sweep : entity work.alloc_sweep
     generic map (
@@ -881,7 +877,7 @@ begin
                 wordAddr(r.Rec.Number, PutAt);
   ReadValid  <= AskValid or MapRead or SweepRead or MoveRead;
   ReadAddr   <= MapAddr when MapRead = '1' else
-                wordAddr(r.OldTable, unsigned(MoveReadAt)) when MoveRead = '1' else PageAddr;
+                wordAddr(MoveNumber, unsigned(MoveReadAt)) when MoveRead = '1' else PageAddr;
   WriteValid <= PutValid or MapWrite or SweepWrite or WordsWrite or MoveWrite;
   WriteAddr  <= MapAddr when MapWrite = '1' else
                 wordAddr(r.Rec.Number, unsigned(MoveWriteAt)) when MoveWrite = '1' else
@@ -1062,7 +1058,7 @@ begin
       Clk        => Clk,
       Rst        => Rst,
       Fixed      => std_logic_vector(to_unsigned(Fixed_c, FrameBits_g)),
-      Promised   => std_logic_vector(r.Promised),
+      Promised   => Promised,
       Free       => FramesFree,
       Op_Valid   => StoreValid,
       Op_Ready   => FrameReady,
@@ -1203,7 +1199,7 @@ begin
     );
 
   TouchHere   <= '1' when r.State = StateTouch else '0';
-  HasFrame    <= '1' when unsigned(FramesFree) > r.Promised else '0';
+  HasFrame    <= '1' when unsigned(FramesFree) > unsigned(Promised) else '0';
   Found_Valid <= IsFound;
 
   i_counts : entity work.alloc_counts
@@ -1223,15 +1219,16 @@ begin
   WriteFailed <= Axi_BValid and Axi_BResp(1);
 
   DyingLarge <= '1' when r.Rec.State = RegionLarge else '0';
-  DyingLast  <= r.Page when DyingLarge = '1' else regionOf(r.OldPage) & r.OldLast;
-  DyingMoved <= '1' when r.What = AllocRealloc_c and r.IsFewer = '0' else '0';
+  DyingFirst <= unsigned(ReallocFrom) when ReallocHere = '1' else r.First;
+  DyingLast  <= unsigned(ReallocTill) when ReallocHere = '1' else r.Page;
+  DyingMoved <= ReallocMoves and ReallocHere;
 
   Drained <= r.Draining and CommandDone;
 
   ------------------------------------------------------------------------------------------------
   -- Ports
   ------------------------------------------------------------------------------------------------
-  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and SweepIsTold = '0' and r.Drained = '0'
+  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and SweepIsTold = '0' and IsDrained = '0'
                      and SweepGiving = '0' else '1';
   Broken <= r.Broken;
 
@@ -1267,9 +1264,8 @@ begin
       v.State  := StateIdle;
       case r.Source is
         when SourceCommand =>
-          v.Moving   := '0';
-          v.Draining := '0';
-          v.Promised := (others => '0');
+          ReallocOver <= '1';
+          v.Draining  := '0';
           refuse(AllocBusError_c);
         when others =>
           null;
@@ -1296,19 +1292,35 @@ begin
     -- A place is found: a malloc takes it, an allocation that moves leaves its old one first.
     procedure claimOrLeave is
     begin
-      v.State := StateClaim;
+      v.Sought := AllocOk_c;
+      v.State  := StateClaim;
       if r.What = AllocRealloc_c then
         v.State := StateRealloc;
-        v.Part  := PartLeave;
       end if;
+    end procedure;
+
+    -- There is no place.
+    procedure noPlace (status : AllocStatus_t) is
+    begin
+      v.Sought := status;
+      v.State  := StateRealloc;
+      if r.What /= AllocRealloc_c then
+        refuse(status);
+      end if;
+    end procedure;
+
+    procedure beginRealloc (what : ReallocWork_t) is
+    begin
+      ReallocStart <= '1';
+      ReallocWhat  <= what;
+      v.State      := StateRealloc;
     end procedure;
 
     -- The mark of a page that was the last of its allocation is taken away.
     procedure dropTrail is
     begin
-      v.Region := regionOf(r.Trail);
-      v.State  := StateRealloc;
-      v.Part   := PartTrail;
+      v.Region := regionOf(unsigned(Trail));
+      beginRealloc(ReallocTrail);
     end procedure;
 
     -- A place for Count pages is sought where others are.
@@ -1391,31 +1403,6 @@ begin
       end if;
     end procedure;
 
-    -- There is no place in an empty region.
-    procedure noneAlone (status : AllocStatus_t) is
-    begin
-      if r.IsAlone = '1' then
-        v.IsAlone := '0';
-        v.Why     := status;
-        v.State   := StateRealloc;
-        v.Part    := PartOthers;
-      else
-        refuse(status);
-      end if;
-    end procedure;
-
-    -- A realloc finds no place behind its pages. What has grown will grow: it goes to an empty region, if there is one.
-    procedure goElsewhere is
-    begin
-      v.Count := resize(r.Pages, LeafBits_g + 1);
-      v.Fits  := '1' when r.Room >= resize(r.Pages, LeafBits_g + 1) else '0';
-      v.State := StateEmpty;
-      if r.IsLarge = '1' then
-        -- Large ones are the model's alone.
-        refuse(AllocNoSpace_c);
-      end if;
-    end procedure;
-
     -- Words are written, from the first one on.
     procedure count (words : Count_t) is
     begin
@@ -1424,231 +1411,57 @@ begin
       v.Failed := '0';
     end procedure;
 
-    -- A realloc of an allocation that is known, and the mark that one leaves.
+    -- What a realloc does with its allocation.
     procedure reallocs is
     begin
-      case r.Part is
-
-        when PartResize =>
-          v.Needs    := r.Pages - r.OldCount;
-          v.Writable := r.Word(WritableBit_c);
-          v.Memory   := r.Word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
-          v.IsSame   := '1' when r.Pages = r.OldCount else '0';
-          v.IsFewer  := '1' when r.Pages < r.OldCount else '0';
-          v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
-          v.More     := resize(r.OldCount - resize(r.Pages, LeafBits_g + 1) - 1, LeafBits_g);
-          v.Part     := PartResized;
-
-        when PartResized =>
-          v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
-          v.Count    := resize(r.Needs, LeafBits_g + 1);
-          v.First    := regionOf(r.OldPage) & (r.OldLast + 1);
-          -- In its region there are so many behind it.
-          v.Fits     := '1' when r.Needs <= resize(not r.OldLast, WindowBits_c + 1) else '0';
-          v.NewPage  := regionOf(r.OldPage) & (r.OldLast - r.More - 1);
-          v.Part     := PartGrow;
-          if r.IsSame = '1' then
-            v.RespPage := r.OldPage;
-            refuse(AllocOk_c);
-          elsif r.IsFewer = '1' then
-            v.Part := PartCut;
-          end if;
-
-        when PartGrow =>
-          v.More    := r.OldCount(LeafBits_g - 1 downto 0) - 1;
-          v.Trail   := regionOf(r.OldPage) & r.OldLast;
-          v.IsAlone := '1';
-          if r.NoFrames = '1' then
-            refuse(AllocNoFrames_c);
-          elsif r.Fits = '1' then
-            PlaceValid <= '1';
-            PlaceFind  <= '1';
-            PlaceHere  <= '1';
-            v.Part     := PartGrowHere;
-          else
-            goElsewhere;
-          end if;
-
-        when PartGrowHere =>
-          if PlaceReady = '1' then
-            v.Part := PartGrowCount;
-            if PlaceOk = '0' then
-              goElsewhere;
-            end if;
-          end if;
-
-        when PartGrowCount =>
-          PutValid <= '1';
-          PutWord  <= firstOf(r.Word, r.Pages);
-          v.IsNew  := '0';
-          if WriteReady = '1' then
-            v.Part := PartGrowClaim;
-          end if;
-
-        when PartGrowClaim =>
-          takePlace;
-          v.Page      := r.Region & (withinOf(r.First) + r.Count(LeafBits_g - 1 downto 0) - 1);
-          v.Trails    := '1' when r.More /= 0 else '0';
-          WordsStart  <= '1';
-          WordsBegins <= '0';
-          v.State     := StateWords;
-
-        when PartLeave =>
-          -- Its new place is taken, the gate to the old one is closed.
-          takePlace;
-          letDie;
-          v.NewPage  := r.First;
-          ShootFirst <= r.OldPage;
-          ShootLast  <= regionOf(r.OldPage) & r.OldLast;
-          if r.Lazy = '0' then
-            v.Promised := resize(r.Needs, FrameBits_g + 1);
-          end if;
-          v.Moving   := '1';
-          v.Then_To  := StateIdle;
-          v.State    := StateCount;
-
-        when PartOthers =>
-          withOthers;
-
-        when PartMove =>
-          -- Nobody uses the old place any more.
-          v.Drained := '0';
-          v.Rec     := Kept;
-          v.Count   := r.OldCount;
-          v.IsBegin := '1';
-          v.Word    := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
-          v.Part    := PartMoveWords;
-          if r.Broken = '1' then
-            breakDown;
-          end if;
-
-        when PartMoveWords =>
-          MoveStart <= '1';
-          v.Part    := PartMoved;
-
-        when PartMoved =>
-          if MoveDone = '1' then
-            v.Part := PartAdd;
-            if MoveFailed = '1' then
-              breakDown;
-            end if;
-          end if;
-
-        when PartAdd =>
-          v.Promised := (others => '0');
-          v.First    := regionOf(r.NewPage) & (withinOf(r.NewPage) + r.OldCount(LeafBits_g - 1 downto 0));
-          v.Count    := resize(r.Needs, LeafBits_g + 1);
-          v.Page     := regionOf(r.NewPage) & (withinOf(r.NewPage) + resize(r.Pages - 1, LeafBits_g));
-          v.Part     := PartAdded;
-
-        when PartAdded =>
-          WordsStart  <= '1';
-          WordsBegins <= '0';
-          v.State     := StateWords;
-
-        -- ---- realloc to fewer pages
-
-        when PartCut =>
-          v.First := r.NewPage;
-          v.First(Row_c - 1 downto 0) := (others => '0');
-          v.Part  := PartCutFrom;
-
-        when PartCutFrom =>
-          v.IsBegin := '0';
-          if r.First <= r.OldPage then
-            v.First   := r.OldPage;
-            v.IsBegin := '1';
-          end if;
-          v.Part := PartCutWords;
-
-        when PartCutWords =>
-          v.Count := resize(r.InRow, LeafBits_g + 1);
-          if r.IsBegin = '1' then
-            v.Count := resize(r.Pages, LeafBits_g + 1);
-          end if;
-          v.Part := PartCutMove;
-
-        when PartCutMove =>
-          MoveStart <= '1';
-          v.Part    := PartCutMoved;
-
-        when PartCutMoved =>
-          if MoveDone = '1' then
-            v.Part := PartCutCount;
-            if MoveFailed = '1' then
-              refuse(AllocBusError_c);
-            end if;
-          end if;
-
-        when PartCutCount =>
-          -- That of the first word, unless it was among them.
-          PutValid <= not r.IsBegin;
-          PutWord  <= firstOf(r.Word, r.Pages);
-          v.First  := regionOf(r.NewPage) & (withinOf(r.NewPage) + 1);
-          v.Count  := r.Fewer;
-          if WriteReady = '1' or r.IsBegin = '1' then
-            v.Part := PartCutSeen;
-          end if;
-
-        when PartCutSeen =>
-          DyingFirst <= r.First;
-          ShootFirst <= regionOf(r.OldPage) & unsigned(MoveShorter(LeafBits_g - 1 downto 0));
-          ShootLast  <= regionOf(r.OldPage) & r.OldLast;
-          v.RespPage := r.OldPage;
-          if Quiet = '1' then
-            v.State := StateIdle;
-            if HasFailed = '1' then
-              breakDown;
-            else
-              letDie;
-              Changed <= '1';
-            end if;
-          end if;
-
-        -- ---- the mark of a page that was the last
-
-        when PartTrail =>
-          v.Rec   := Kept;
-          v.Part  := PartTrailRead;
-
-        when PartTrailRead =>
-          AskValid <= '1';
-          PutAt    <= withinOf(r.Trail);
-          if ReadReady = '1' then
-            v.Awaits := '1';
-            v.Part   := PartTrailSeen;
-          end if;
-
-        when PartTrailSeen =>
-          if v.Awaits = '0' then
-            v.Part := PartTrailWord;
-          end if;
-
-        when PartTrailWord =>
-          -- It means nothing to a walk: it stays if it cannot be read.
-          PutAt   <= withinOf(r.Trail);
-          PutWord <= r.Word;
-          PutWord(LastBit_c) <= '0';
-          if r.Failed = '1' or r.Word(LastBit_c) = '0' then
-            v.Part := PartTrailed;
-          else
-            PutValid <= '1';
-            if WriteReady = '1' then
-              v.Part := PartTrailed;
-            end if;
-          end if;
-
-        when PartTrailed =>
-          v.Trails := '0';
-          if Quiet = '1' then
-            Changed <= '1';
-            v.State := r.Then_To;
-            if HasFailed = '1' then
-              breakDown;
-            end if;
-          end if;
-
-      end case;
+      PlaceValid <= ReallocAsks or ReallocTakes;
+      PlaceFind  <= ReallocAsks;
+      PlaceHere  <= ReallocAsks;
+      PlaceTake  <= ReallocTakes;
+      AskValid   <= ReallocRead;
+      PutValid   <= ReallocPut;
+      PutWord    <= ReallocWord;
+      PutAt      <= unsigned(ReallocAt);
+      Changed    <= ReallocChanges;
+      ShootFirst <= unsigned(ReallocTells);
+      ShootLast  <= unsigned(ReallocTill);
+      v.First    := unsigned(ReallocFirst);
+      v.Count    := unsigned(ReallocCount);
+      v.Page     := unsigned(ReallocLast);
+      v.Needs    := unsigned(ReallocNeeds);
+      if ReallocRead = '1' and ReadReady = '1' then
+        v.Awaits := '1';
+      end if;
+      if ReallocLoads = '1' then
+        v.Rec := Kept;
+      elsif ReallocTakes = '1' then
+        takePlace;
+      end if;
+      if ReallocDies = '1' then
+        letDie;
+      end if;
+      if ReallocFails = '1' then
+        breakDown;
+      elsif ReallocAnswers = '1' then
+        v.RespPage := unsigned(ReallocPage);
+        refuse(ReallocStatus);
+      elsif ReallocEnds = '1' then
+        v.RespPage := unsigned(ReallocPage);
+        v.State    := r.Then_To;
+      elsif ReallocSeeks = '1' and ReallocAlone = '1' then
+        v.Fits  := '1' when r.Room >= unsigned(ReallocCount) else '0';
+        v.State := StateEmpty;
+      elsif ReallocSeeks = '1' then
+        withOthers;
+      elsif ReallocCounts = '1' then
+        v.Then_To := StateIdle;
+        v.State   := StateCount;
+      elsif ReallocAdds = '1' then
+        WordsStart  <= '1';
+        WordsBegins <= '0';
+        v.IsNew     := r.IsNew and IsMoving;
+        v.State     := StateWords;
+      end if;
     end procedure;
 
   begin
@@ -1686,12 +1499,13 @@ begin
     WordsStart   <= '0';
     WordsBegins  <= '1';
     WordsKeep    <= '0';
-    MoveStart    <= '0';
+    ReallocStart <= '0';
+    ReallocWhat  <= ReallocResize;
+    ReallocOver  <= '0';
     PutValid     <= '0';
     PutWord      <= r.Word;
     PutAt        <= withinOf(r.Page);
     DyingAdd     <= '0';
-    DyingFirst   <= r.OldPage;
     Changed      <= '0';
     TouchStart   <= '0';
     AskValid     <= '0';
@@ -1711,8 +1525,6 @@ begin
     v.LastRegion := r.Region + resize(r.Rec.Room, RootBits_g);
     v.UsedMore := r.Rec.Used + r.Count;
     v.UsedLess := r.Rec.Used - r.Count;
-    v.Fewer    := r.OldCount - r.Pages(LeafBits_g downto 0);
-    v.InRow    := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
     if r.Awaits = '1' and Axi_RValid = '1' then
       v.Awaits   := '0';
       v.Word     := ReadWord;
@@ -1747,11 +1559,10 @@ begin
           TouchStart  <= '1';
           v.Region := regionOf(v.Page);
           v.State  := StateTouch;
-        elsif r.Drained = '1' then
+        elsif IsDrained = '1' then
           v.Source := SourceCommand;
-          v.Region := regionOf(r.NewPage);
-          v.State  := StateRealloc;
-          v.Part   := PartMove;
+          v.Region := regionOf(unsigned(ReallocPage));
+          beginRealloc(ReallocFinish);
         elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
           and (DyingFull = '0' or r.Broken = '1') then
           Cmd_Ready  <= '1';
@@ -1773,7 +1584,7 @@ begin
           end if;
           v.Then_To  := StateCheck;
           v.State    := StateCheck;
-          if r.Trails = '1' and r.Broken = '0' then
+          if Trails = '1' and r.Broken = '0' then
             dropTrail;
           end if;
         elsif Pause = '0' and r.Broken = '0' then
@@ -1783,7 +1594,7 @@ begin
             SweepStart <= '1';
             v.State    := StateSweep;
           elsif r.Telling = '0' and r.Draining = '0' and SweepGiving = '0' then
-            if r.Trails = '1' then
+            if Trails = '1' then
               v.Then_To := StateStepped;
               dropTrail;
             elsif MapChanged = '1' or TableWants = '1' then
@@ -1817,8 +1628,6 @@ begin
         v.More  := resize(r.Pages, LeafBits_g) - 1;
         v.Word  := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
         v.Needs := r.Pages;
-        v.IsAlone := '0';
-        v.Why   := AllocNoSpace_c;
         v.State := StatePlace;
         v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Pages else '0';
         v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
@@ -1848,7 +1657,7 @@ begin
             -- A realloc has sought an empty one before.
             v.State := StateEmpty;
             if r.What = AllocRealloc_c then
-              refuse(r.Why);
+              noPlace(AllocNoSpace_c);
             end if;
           end if;
         end if;
@@ -1869,7 +1678,7 @@ begin
           claimOrLeave;
           if PlaceOk = '0' then
             -- It has room, unless memory was changed by somebody else.
-            refuse(AllocBadEntry_c);
+            noPlace(AllocBadEntry_c);
           end if;
         end if;
 
@@ -1884,7 +1693,7 @@ begin
         if EmptyReady = '1' then
           v.State := StateTable;
           if EmptyOk = '0' then
-            noneAlone(AllocNoSpace_c);
+            noPlace(AllocNoSpace_c);
           elsif MapChanged = '1' then
             MapFlush <= '1';
             v.State  := StateFlushed;
@@ -1905,7 +1714,7 @@ begin
         if TableReady = '1' then
           v.State := StateNew;
           if TableOk = '0' then
-            noneAlone(AllocNoFrames_c);
+            noPlace(AllocNoFrames_c);
           elsif TableZero = '0' then
             v.State := StateZero;
           end if;
@@ -1982,17 +1791,17 @@ begin
         v.Telling := '1';
         v.Then_To := StateIdle;
         v.State   := StateCount;
-        if r.Moving = '1' then
+        if r.What = AllocRealloc_c then
+          v.RespPage := unsigned(ReallocPage);
+        end if;
+        if IsMoving = '1' then
           -- Its place was taken, and counted, before.
-          ShootFirst <= r.NewPage;
-          v.RespPage := r.NewPage;
-          v.Moving   := '0';
-          v.Draining := '0';
-          v.State    := StateIdle;
+          ShootFirst  <= unsigned(ReallocPage);
+          ReallocOver <= '1';
+          v.Draining  := '0';
+          v.State     := StateIdle;
         elsif r.IsLarge = '1' then
           v.State := StateIdle;
-        elsif r.What = AllocRealloc_c then
-          v.RespPage := r.OldPage;
         end if;
 
       when StateLarge =>
@@ -2077,11 +1886,8 @@ begin
         end if;
 
       when StateFirst =>
-        v.First    := r.Page;
-        v.OldTable := r.Rec.Number;
-        v.OldPage  := r.Page;
-        v.OldLast  := lastOf(r.Page, r.Word);
-        v.OldCount := morePages(r.Word) + 1;
+        v.First   := r.Page;
+        v.Then_To := StateIdle;
         PutWord <= r.Word;
         PutWord(ValidBit_c) <= '0';
         PutWord(FreedBit_c) <= '1';
@@ -2094,20 +1900,18 @@ begin
         elsif r.Overruns = '1' then
           refuse(AllocBadEntry_c);
         elsif r.What = AllocRealloc_c then
-          v.State := StateRealloc;
-          v.Part  := PartResize;
+          beginRealloc(ReallocResize);
         else
           PutValid <= '1';
           if WriteReady = '1' then
-            v.Page  := r.Region & lastOf(r.Page, r.Word);
+            v.Page  := r.Region & lastOf(withinOf(r.Page), r.Word);
             v.State := StateMarked;
           end if;
         end if;
 
       when StateLocateLarge =>
-        v.First   := r.Page;
-        v.OldPage := r.Page;
-        v.State   := StateLocateSpan;
+        v.First := r.Page;
+        v.State := StateLocateSpan;
         if withinOf(r.Page) >= r.Rec.Used then
           refuse(AllocNotAllocated_c);
         elsif r.IsBegin = '0' or r.Rec.IsFirst = '0' or withinOf(r.Page) /= 0 then
@@ -2298,9 +2102,7 @@ begin
       v.Telling := '0';
       answer(AllocOk_c);
     end if;
-    if Drained = '1' and r.Moving = '1' then
-      v.Drained := '1';
-    elsif Drained = '1' then
+    if Drained = '1' and IsMoving = '0' then
       v.Draining := '0';
       answer(AllocOk_c);
     end if;
@@ -2310,11 +2112,7 @@ begin
       v.Broken    := '0';
       v.Telling   := '0';
       v.Draining  := '0';
-      v.Moving    := '0';
-      v.Drained   := '0';
       v.Awaits    := '0';
-      v.Trails    := '0';
-      v.Promised  := (others => '0');
       v.RespValid := '0';
     end if;
     n <= v;

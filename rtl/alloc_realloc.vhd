@@ -1,0 +1,568 @@
+-- realloc of a small allocation: more pages in place, or elsewhere, or fewer; words move, never data.
+--
+-- It says what is done with the allocation that the allocator has found, and calls parts of the allocator: a place is
+-- sought, words of new pages are written. One that goes elsewhere takes its new place, and lets the old one die; the
+-- allocator comes back to it when that is drained, and other things may have happened meanwhile. The page that was the
+-- last of an allocation loses the mark later. The order is that of the model crates/card/src/window/alloc/realloc.rs
+-- and shrink.rs.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+
+library work;
+  use work.alloc_pkg.all;
+  use work.window_pkg.all;
+
+entity alloc_realloc is
+  generic (
+    RootBits_g   : positive;
+    LeafBits_g   : positive;
+    FrameBits_g  : positive;
+    NumberBits_g : positive
+  );
+  port (
+    Clk          : in    std_logic;
+    Rst          : in    std_logic;
+    -- What is begun: an allocation, whose first page and word are Page and Word, and its table Number, gets so many
+    -- Pages; it is drained, and goes elsewhere; a page loses the mark.
+    Start        : in    std_logic;
+    What         : in    ReallocWork_t;
+    Pages        : in    std_logic_vector(RootBits_g + LeafBits_g downto 0);
+    Lazy         : in    std_logic;
+    Page         : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Word         : in    TableWord_t;
+    Number       : in    std_logic_vector(NumberBits_g - 1 downto 0);
+    -- The allocator is at it, and not at a part that is called. Pages that are placed or written: their first one, how
+    -- many, the last one, and how many of them need a frame, and what these become.
+    Here         : in    std_logic;
+    First        : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Count        : in    std_logic_vector(LeafBits_g downto 0);
+    Needs        : in    std_logic_vector(RootBits_g + LeafBits_g downto 0);
+    New_First    : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    New_Count    : out   std_logic_vector(LeafBits_g downto 0);
+    New_Last     : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    New_Needs    : out   std_logic_vector(RootBits_g + LeafBits_g downto 0);
+    -- It ends; it is answered with a status; what was written or read has failed.
+    Ends         : out   std_logic;
+    Answers      : out   std_logic;
+    Status       : out   AllocStatus_t;
+    Fails        : out   std_logic;
+    -- Parts: a place for Count pages is sought, in an empty region or else among others, and how that has ended. Words
+    -- of these pages are written, and the answer follows. The region's longest free row is counted.
+    Seeks        : out   std_logic;
+    Alone        : out   std_logic;
+    Sought       : in    AllocStatus_t;
+    Adds         : out   std_logic;
+    Counts       : out   std_logic;
+    -- Whether pages First and on are free in the open region; they are taken, or those that were found.
+    Asks_Here    : out   std_logic;
+    Place_Ready  : in    std_logic;
+    Place_Ok     : in    std_logic;
+    Takes        : out   std_logic;
+    Frames_Free  : in    std_logic_vector(FrameBits_g downto 0);
+    -- A word is read, or written; it has come, or could not be read. The region's record is read.
+    Loads        : out   std_logic;
+    Ask_Valid    : out   std_logic;
+    Put_Valid    : out   std_logic;
+    Put_Word     : out   TableWord_t;
+    At           : out   std_logic_vector(LeafBits_g - 1 downto 0);
+    Read_Ready   : in    std_logic;
+    Write_Ready  : in    std_logic;
+    Has_Word     : in    std_logic;
+    Unread       : in    std_logic;
+    Quiet        : in    std_logic;
+    Failed       : in    std_logic;
+    -- Words have changed. Pages die from the one on, and some are told; they move elsewhere.
+    Changes      : out   std_logic;
+    Dies         : out   std_logic;
+    Dies_First   : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Dies_Last    : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Tells_First  : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Moves        : out   std_logic;
+    -- One is on its way elsewhere, until it is answered or memory has failed; frames are promised to it; its old place is
+    -- drained. Where the allocation is.
+    Drained      : in    std_logic;
+    IsBroken     : in    std_logic;
+    Over         : in    std_logic;
+    IsMoving     : out   std_logic;
+    Promised     : out   std_logic_vector(FrameBits_g downto 0);
+    IsDrained    : out   std_logic;
+    Is_At        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    -- A page that was the last of its allocation has the mark still.
+    Trails       : out   std_logic;
+    Trail        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    -- Words that move, or are cut (`move_words`), in the allocation's table of before
+    Move_Read    : out   std_logic;
+    Read_Number  : out   std_logic_vector(NumberBits_g - 1 downto 0);
+    Read_Within  : out   std_logic_vector(LeafBits_g - 1 downto 0);
+    Data_Valid   : in    std_logic;
+    Data         : in    Beat_t;
+    Data_Failed  : in    std_logic;
+    Move_Write   : out   std_logic;
+    Write_Within : out   std_logic_vector(LeafBits_g - 1 downto 0);
+    Write_Word   : out   TableWord_t;
+    Write_Many   : out   std_logic;
+    Write_Mask   : out   WordMask_t;
+    Write_Lanes  : out   std_logic_vector(BeatWords_c * (LaneMarks_c + FrameBits_g) - 1 downto 0)
+  );
+end entity;
+
+architecture rtl of alloc_realloc is
+
+  constant PageBits_c : positive := RootBits_g + LeafBits_g;
+  -- No run of frames goes beyond an aligned row of so many pages, as a power of two.
+  constant Row_c      : positive := minimum(RunLong_c, LeafBits_g);
+
+  subtype Page_t is unsigned(PageBits_c - 1 downto 0);
+
+  subtype Within_t is unsigned(LeafBits_g - 1 downto 0);
+
+  subtype Count_t is unsigned(LeafBits_g downto 0);
+
+  type State_t is (
+    -- More pages in place, or elsewhere.
+    StateResize,
+    StateResized,
+    StateGrow,
+    StateGrowHere,
+    StateGrowCount,
+    StateGrowClaim,
+    StateSought,
+    StateMove,
+    StateMoveWords,
+    StateMoved,
+    StateAdd,
+    StateAdded,
+    -- Fewer pages.
+    StateCut,
+    StateCutFrom,
+    StateCutWords,
+    StateCutMove,
+    StateCutMoved,
+    StateCutCount,
+    StateCutSeen,
+    -- The page that was the last of its allocation loses the mark.
+    StateTrail,
+    StateTrailRead,
+    StateTrailSeen,
+    StateTrailWord,
+    StateTrailed
+  );
+
+  type Registers_t is record
+    State    : State_t;
+    -- One that goes elsewhere is on its way, and its old place is drained. Frames that are promised to it.
+    Moving   : std_logic;
+    Drained  : std_logic;
+    Promised : unsigned(FrameBits_g downto 0);
+    -- The allocation: its table, its pages and the last one; it gets the same number, or fewer; its new place, or the
+    -- last page that it keeps.
+    OldTable : std_logic_vector(NumberBits_g - 1 downto 0);
+    OldPage  : Page_t;
+    OldCount : Count_t;
+    OldLast  : Within_t;
+    IsSame   : std_logic;
+    IsFewer  : std_logic;
+    NewPage  : Page_t;
+    -- Frames for the new pages are more than there are; it is as many as a region has; they fit behind it in its region.
+    NoFrames : std_logic;
+    IsLarge  : std_logic;
+    Fits     : std_logic;
+    More     : Within_t;
+    -- Of one that gets fewer pages, a cycle earlier: how many fewer; those from the beginning of the last one's row of 64.
+    -- Those words that are read begin with its first one.
+    Fewer    : Count_t;
+    InRow    : unsigned(Row_c downto 0);
+    Begins   : std_logic;
+    -- A place in an empty region is sought, and why there was none.
+    IsAlone  : std_logic;
+    Why      : AllocStatus_t;
+    -- A page that was the last of its allocation, and has the mark still.
+    Trails   : std_logic;
+    Trail    : Page_t;
+  end record;
+
+  signal r         : Registers_t;
+  signal n         : Registers_t;
+
+  signal MoveStart : std_logic;
+  signal MoveFrom  : Page_t;
+  signal MoveTo    : Page_t;
+  signal MoveDone  : std_logic;
+  signal MoveFails : std_logic;
+  signal Shorter   : std_logic_vector(LeafBits_g downto 0);
+
+  function regionOf (page : Page_t) return unsigned is
+  begin
+    return page(PageBits_c - 1 downto LeafBits_g);
+  end function;
+
+  function withinOf (page : Page_t) return Within_t is
+  begin
+    return page(LeafBits_g - 1 downto 0);
+  end function;
+
+begin
+
+  IsMoving    <= r.Moving;
+  IsDrained   <= r.Drained;
+  Promised    <= std_logic_vector(r.Promised);
+  Is_At       <= std_logic_vector(r.NewPage) when r.Moving = '1' else std_logic_vector(r.OldPage);
+  Trails      <= r.Trails;
+  Trail       <= std_logic_vector(r.Trail);
+  Read_Number <= r.OldTable;
+  Moves       <= not r.IsFewer;
+  Dies_Last   <= std_logic_vector(regionOf(r.OldPage) & r.OldLast);
+
+  MoveFrom <= unsigned(First) when r.IsFewer = '1' else r.OldPage;
+  MoveTo   <= unsigned(First) when r.IsFewer = '1' else r.NewPage;
+
+  i_moves : entity work.move_words
+    generic map (
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Start        => MoveStart,
+      From         => std_logic_vector(withinOf(MoveFrom)),
+      To_Place     => std_logic_vector(withinOf(MoveTo)),
+      Count        => Count,
+      Cut          => r.IsFewer,
+      Begins       => r.Begins,
+      Pages        => Pages(LeafBits_g downto 0),
+      Base         => Word,
+      Done         => MoveDone,
+      Failed       => MoveFails,
+      Shorter      => Shorter,
+      Read_Valid   => Move_Read,
+      Read_Ready   => Read_Ready,
+      Read_Within  => Read_Within,
+      Data_Valid   => Data_Valid,
+      Data         => Data,
+      Data_Failed  => Data_Failed,
+      Write_Valid  => Move_Write,
+      Write_Ready  => Write_Ready,
+      Write_Within => Write_Within,
+      Write_Word   => Write_Word,
+      Write_Many   => Write_Many,
+      Write_Mask   => Write_Mask,
+      Write_Lanes  => Write_Lanes
+    );
+
+  p_next : process (all) is
+    variable v : Registers_t;
+
+    procedure answer (as_status : AllocStatus_t) is
+    begin
+      Answers <= '1';
+      Status  <= as_status;
+    end procedure;
+
+    -- There is no place behind its pages. What has grown will grow: it goes to an empty region, if there is one.
+    procedure goElsewhere is
+    begin
+      New_Count <= Pages(LeafBits_g downto 0);
+      Seeks     <= not r.IsLarge;
+      Alone     <= '1';
+      v.IsAlone := '1';
+      v.State   := StateSought;
+      if r.IsLarge = '1' then
+        -- Large ones are the model's alone.
+        answer(AllocNoSpace_c);
+      end if;
+    end procedure;
+
+    -- Its new place is taken, the gate to the old one is closed.
+    procedure leave is
+    begin
+      Takes     <= '1';
+      Dies      <= '1';
+      Counts    <= '1';
+      v.NewPage := unsigned(First);
+      v.Moving  := '1';
+      if Lazy = '0' then
+        v.Promised := resize(unsigned(Needs), FrameBits_g + 1);
+      end if;
+    end procedure;
+
+    procedure does is
+    begin
+      case r.State is
+
+        when StateResize =>
+          New_Needs <= std_logic_vector(unsigned(Pages) - r.OldCount);
+          v.IsSame  := '1' when unsigned(Pages) = r.OldCount else '0';
+          v.IsFewer := '1' when unsigned(Pages) < r.OldCount else '0';
+          v.IsLarge := or Pages(PageBits_c downto LeafBits_g);
+          v.More    := resize(r.OldCount - unsigned(Pages(LeafBits_g downto 0)) - 1, LeafBits_g);
+          v.State   := StateResized;
+
+        when StateResized =>
+          v.NoFrames := '1' when Lazy = '0' and unsigned(Frames_Free) < unsigned(Needs) else '0';
+          New_Count  <= Needs(LeafBits_g downto 0);
+          New_First  <= std_logic_vector(regionOf(r.OldPage) & (r.OldLast + 1));
+          -- In its region there are so many behind it.
+          v.Fits     := '1' when unsigned(Needs) <= resize(not r.OldLast, PageBits_c + 1) else '0';
+          v.NewPage  := regionOf(r.OldPage) & (r.OldLast - r.More - 1);
+          v.State    := StateGrow;
+          if r.IsSame = '1' then
+            answer(AllocOk_c);
+          elsif r.IsFewer = '1' then
+            v.State := StateCut;
+          end if;
+
+        when StateGrow =>
+          v.More  := r.OldCount(LeafBits_g - 1 downto 0) - 1;
+          v.Trail := regionOf(r.OldPage) & r.OldLast;
+          if r.NoFrames = '1' then
+            answer(AllocNoFrames_c);
+          elsif r.Fits = '1' then
+            Asks_Here <= '1';
+            v.State   := StateGrowHere;
+          else
+            goElsewhere;
+          end if;
+
+        when StateGrowHere =>
+          if Place_Ready = '1' then
+            v.State := StateGrowCount;
+            if Place_Ok = '0' then
+              goElsewhere;
+            end if;
+          end if;
+
+        when StateGrowCount =>
+          Put_Valid <= '1';
+          if Write_Ready = '1' then
+            v.State := StateGrowClaim;
+          end if;
+
+        when StateGrowClaim =>
+          Takes    <= '1';
+          New_Last <= std_logic_vector(
+            regionOf(r.OldPage) & (withinOf(unsigned(First)) + unsigned(Count(LeafBits_g - 1 downto 0)) - 1)
+          );
+          v.Trails := '1' when r.More /= 0 else '0';
+          Adds     <= '1';
+
+        when StateSought =>
+          if Sought = AllocOk_c then
+            leave;
+          elsif r.IsAlone = '1' then
+            Seeks     <= '1';
+            v.IsAlone := '0';
+            v.Why     := Sought;
+          elsif Sought = AllocNoSpace_c then
+            answer(r.Why);
+          else
+            answer(Sought);
+          end if;
+
+        when StateMove =>
+          -- Nobody uses the old place any more.
+          Loads     <= '1';
+          Fails     <= IsBroken;
+          v.Drained := '0';
+          New_Count <= std_logic_vector(r.OldCount);
+          v.Begins  := '1';
+          v.State   := StateMoveWords;
+
+        when StateMoveWords =>
+          MoveStart <= '1';
+          v.State   := StateMoved;
+
+        when StateMoved =>
+          if MoveDone = '1' then
+            Fails   <= MoveFails;
+            v.State := StateAdd;
+          end if;
+
+        when StateAdd =>
+          v.Promised := (others => '0');
+          New_First  <= std_logic_vector(
+            regionOf(r.NewPage) & (withinOf(r.NewPage) + r.OldCount(LeafBits_g - 1 downto 0))
+          );
+          New_Count  <= Needs(LeafBits_g downto 0);
+          New_Last   <= std_logic_vector(
+            regionOf(r.NewPage) & (withinOf(r.NewPage) + resize(unsigned(Pages) - 1, LeafBits_g))
+          );
+          v.State    := StateAdded;
+
+        when StateAdded =>
+          Adds <= '1';
+
+        -- ---- fewer pages
+
+        when StateCut =>
+          New_First <= std_logic_vector(r.NewPage);
+          New_First(Row_c - 1 downto 0) <= (others => '0');
+          v.State   := StateCutFrom;
+
+        when StateCutFrom =>
+          v.Begins := '0';
+          if unsigned(First) <= r.OldPage then
+            New_First <= std_logic_vector(r.OldPage);
+            v.Begins  := '1';
+          end if;
+          v.State := StateCutWords;
+
+        when StateCutWords =>
+          New_Count <= std_logic_vector(resize(r.InRow, LeafBits_g + 1));
+          if r.Begins = '1' then
+            New_Count <= Pages(LeafBits_g downto 0);
+          end if;
+          v.State := StateCutMove;
+
+        when StateCutMove =>
+          MoveStart <= '1';
+          v.State   := StateCutMoved;
+
+        when StateCutMoved =>
+          if MoveDone = '1' then
+            v.State := StateCutCount;
+            if MoveFails = '1' then
+              answer(AllocBusError_c);
+            end if;
+          end if;
+
+        when StateCutCount =>
+          -- That of the first word, unless it was among them.
+          Put_Valid <= not r.Begins;
+          New_First <= std_logic_vector(regionOf(r.NewPage) & (withinOf(r.NewPage) + 1));
+          New_Count <= std_logic_vector(r.Fewer);
+          if Write_Ready = '1' or r.Begins = '1' then
+            v.State := StateCutSeen;
+          end if;
+
+        when StateCutSeen =>
+          Dies_First  <= First;
+          Tells_First <= std_logic_vector(regionOf(r.OldPage) & unsigned(Shorter(LeafBits_g - 1 downto 0)));
+          if Quiet = '1' then
+            Ends <= '1';
+            if Failed = '1' then
+              Fails <= '1';
+            else
+              Dies    <= '1';
+              Changes <= '1';
+            end if;
+          end if;
+
+        -- ---- the mark of a page that was the last
+
+        when StateTrail =>
+          Loads   <= '1';
+          v.State := StateTrailRead;
+
+        when StateTrailRead =>
+          Ask_Valid <= '1';
+          At        <= std_logic_vector(withinOf(r.Trail));
+          if Read_Ready = '1' then
+            v.State := StateTrailSeen;
+          end if;
+
+        when StateTrailSeen =>
+          if Has_Word = '1' then
+            v.State := StateTrailWord;
+          end if;
+
+        when StateTrailWord =>
+          -- It means nothing to a walk: it stays if it cannot be read.
+          At       <= std_logic_vector(withinOf(r.Trail));
+          Put_Word <= Word;
+          Put_Word(LastBit_c) <= '0';
+          if Unread = '1' or Word(LastBit_c) = '0' then
+            v.State := StateTrailed;
+          else
+            Put_Valid <= '1';
+            if Write_Ready = '1' then
+              v.State := StateTrailed;
+            end if;
+          end if;
+
+        when StateTrailed =>
+          v.Trails := '0';
+          if Quiet = '1' then
+            Changes <= '1';
+            Ends    <= '1';
+            Fails   <= Failed;
+          end if;
+
+      end case;
+    end procedure;
+
+  begin
+    v := r;
+
+    New_First   <= First;
+    New_Count   <= Count;
+    New_Last    <= Page;
+    New_Needs   <= Needs;
+    Ends        <= '0';
+    Answers     <= '0';
+    Status      <= AllocOk_c;
+    Fails       <= '0';
+    Seeks       <= '0';
+    Alone       <= '0';
+    Adds        <= '0';
+    Counts      <= '0';
+    Asks_Here   <= '0';
+    Takes       <= '0';
+    Loads       <= '0';
+    Ask_Valid   <= '0';
+    Put_Valid   <= '0';
+    Put_Word    <= firstOf(Word, unsigned(Pages));
+    At          <= std_logic_vector(withinOf(r.OldPage));
+    Changes     <= '0';
+    Dies        <= '0';
+    Dies_First  <= std_logic_vector(r.OldPage);
+    Tells_First <= std_logic_vector(r.OldPage);
+    MoveStart   <= '0';
+
+    v.Fewer := r.OldCount - unsigned(Pages(LeafBits_g downto 0));
+    v.InRow := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
+
+    if Start = '1' then
+      case What is
+        when ReallocResize =>
+          v.OldTable := Number;
+          v.OldPage  := unsigned(Page);
+          v.OldLast  := lastOf(withinOf(unsigned(Page)), Word);
+          v.OldCount := morePages(Word, LeafBits_g) + 1;
+          v.State    := StateResize;
+        when ReallocFinish =>
+          v.State := StateMove;
+        when ReallocTrail =>
+          v.State := StateTrail;
+      end case;
+    elsif Here = '1' then
+      does;
+    end if;
+
+    if Drained = '1' and r.Moving = '1' then
+      v.Drained := '1';
+    end if;
+    if Over = '1' then
+      v.Moving   := '0';
+      v.Drained  := '0';
+      v.Promised := (others => '0');
+    end if;
+    if Rst = '1' then
+      v.Moving   := '0';
+      v.Drained  := '0';
+      v.Trails   := '0';
+      v.Promised := (others => '0');
+    end if;
+    n <= v;
+  end process;
+
+  p_registers : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      r <= n;
+    end if;
+  end process;
+
+end architecture;
