@@ -80,8 +80,8 @@ package alloc_pkg is
   -- left, and they are empty.
   type LargeWork_t is (LargeMake, LargeRun, LargeRetire, LargeEmpty);
 
-  -- What is begun of a realloc: an allocation that is known gets another size; it is drained, and goes elsewhere; the page
-  -- that was the last of one loses the mark.
+  -- What is begun of a realloc: an allocation that is known gets another size; it is drained, and goes elsewhere; the
+  -- page that was the last of one loses the mark.
   type ReallocWork_t is (ReallocResize, ReallocFinish, ReallocTrail);
 
   type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);

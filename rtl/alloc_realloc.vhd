@@ -80,8 +80,8 @@ entity alloc_realloc is
     Dies_Last    : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Tells_First  : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Moves        : out   std_logic;
-    -- One is on its way elsewhere, until it is answered or memory has failed; frames are promised to it; its old place is
-    -- drained. Where the allocation is.
+    -- One is on its way elsewhere, until it is answered or memory has failed; frames are promised to it; its old place
+    -- is drained. Where the allocation is.
     Drained      : in    std_logic;
     IsBroken     : in    std_logic;
     Over         : in    std_logic;
@@ -165,12 +165,14 @@ architecture rtl of alloc_realloc is
     IsSame   : std_logic;
     IsFewer  : std_logic;
     NewPage  : Page_t;
-    -- Frames for the new pages are more than there are; it is as many as a region has; they fit behind it in its region.
+    -- Frames for the new pages are more than there are; it is as many as a region has; they fit behind it in its
+    -- region.
     NoFrames : std_logic;
     IsLarge  : std_logic;
     Fits     : std_logic;
     More     : Within_t;
-    -- Of one that gets fewer pages, a cycle earlier: how many fewer; those from the beginning of the last one's row of 64.
+    -- Of one that gets fewer pages, a cycle earlier: how many fewer; those from the beginning of the last one's row of
+    -- 64.
     -- Those words that are read begin with its first one.
     Fewer    : Count_t;
     InRow    : unsigned(Row_c downto 0);
@@ -193,14 +195,14 @@ architecture rtl of alloc_realloc is
   signal MoveFails : std_logic;
   signal Shorter   : std_logic_vector(LeafBits_g downto 0);
 
-  function regionOf (page : Page_t) return unsigned is
+  function regionOf (which : Page_t) return unsigned is
   begin
-    return page(PageBits_c - 1 downto LeafBits_g);
+    return which(PageBits_c - 1 downto LeafBits_g);
   end function;
 
-  function withinOf (page : Page_t) return Within_t is
+  function withinOf (which : Page_t) return Within_t is
   begin
-    return page(LeafBits_g - 1 downto 0);
+    return which(LeafBits_g - 1 downto 0);
   end function;
 
 begin

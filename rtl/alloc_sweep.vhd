@@ -1,9 +1,9 @@
 -- The sweep: what no allocation has any more, oldest first, until its pages can be had again.
 --
--- A step of it reads some words of a table, writes 0, and lets their frames go, or gives back the run of a region. Behind
--- the last one a region that nobody has any more is left, and the range is told of; when that is done its places are
--- free. It says what is done with the region where the allocator is, and calls parts of the allocator, which comes back
--- to it behind them. The order is that of the model crates/card/src/window/alloc/sweep.rs.
+-- A step of it reads some words of a table, writes 0, and lets their frames go, or gives back the run of a region.
+-- Behind the last one a region that nobody has any more is left, and the range is told of; when that is done its
+-- places are free. It says what is done with the region where the allocator is, and calls parts of the allocator,
+-- which comes back to it behind them. The order is that of the model crates/card/src/window/alloc/sweep.rs.
 
 library ieee;
   use ieee.std_logic_1164.all;

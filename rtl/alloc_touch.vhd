@@ -1,8 +1,8 @@
 -- First touches: a walk that has found no page asks for its frame, and gets it, or why there is none.
 --
--- What the walk has seen is the page's word, unless the page was touched meanwhile, or more has changed: then it is read
--- again. A page that may be had gets a frame, by the allocator's `page_words`, and the walk is answered when its word is
--- visible; the first one of a region of a lazy large allocation gets a table too. The rules are those of the
+-- What the walk has seen is the page's word, unless the page was touched meanwhile, or more has changed: then it is
+-- read again. A page that may be had gets a frame, by the allocator's `page_words`, and the walk is answered when its
+-- word is visible; the first one of a region of a lazy large allocation gets a table too. The rules are those of the
 -- model crates/card/src/window/alloc/touch.rs.
 
 library ieee;

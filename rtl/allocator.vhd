@@ -824,8 +824,8 @@ begin
       Given_Valid  => GivenValid
     );
 
-  SweepHere <= '1' when r.State = StateSweep or (r.State = StateLarge and r.Source = SourceHouse and LargeDone = '1')
-               else '0';
+  SweepHere <= '1' when r.State = StateSweep else
+               LargeDone when r.State = StateLarge and r.Source = SourceHouse else '0';
 
   i_words : entity work.page_words
     generic map (

@@ -123,7 +123,8 @@ package body region_pkg is
     frame_bits : positive
   ) return TableWord_t is
     constant LeafBits_c : positive := rec.Used'length - 1;
-    constant Frame_c    : unsigned(frame_bits - 1 downto 0) := firstOfRun(rec, frame_bits) or resize(within, frame_bits);
+    constant Frame_c    : unsigned(frame_bits - 1 downto 0) :=
+      firstOfRun(rec, frame_bits) or resize(within, frame_bits);
   begin
     return marked(pageWord(Frame_c, '0', rec.Writable, memory, LeafBits_c), rec.IsFirst = '1', rec.IsLast = '1',
       to_unsigned(1, 2));

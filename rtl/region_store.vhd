@@ -44,9 +44,17 @@ architecture rtl of region_store is
     Room(RoomBits_g - 1 downto 0)
   );
 
-  constant Empty_c      : Record_t := (
-    State => RegionEmpty, Part => PartNothing_c, IsFirst | IsLast | Writable => '0',
-    Chunk => (others => '0'), Number => (others => '0'), Used => (others => '0'), Room => (others => '0')
+  constant Empty_c      : Record_t :=
+  (
+    State    => RegionEmpty,
+    Chunk    => (others => '0'),
+    Number   => (others => '0'),
+    Used     => (others => '0'),
+    Room     => (others => '0'),
+    Part     => PartNothing_c,
+    IsFirst  => '0',
+    IsLast   => '0',
+    Writable => '0'
   );
   constant RecordBits_c : positive := bitsOfRecord(Empty_c);
 
