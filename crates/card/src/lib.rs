@@ -44,7 +44,8 @@ pub use counters::{CounterNotice, Counters};
 pub use error::{AcquireError, MapError, RaiseError, TransferFailed};
 pub use fault::{Fault, FaultQueue, Raised, Waiter};
 pub use function::{
-    Action, Bus, BusError, Function, FunctionConfig, JobEnd, WindowAction, WindowConfig, WindowWait,
+    Action, Bus, BusError, Function, FunctionConfig, JobEnd, MemorySizes, WindowAction,
+    WindowConfig, WindowWait,
 };
 pub use geometry::{CounterGroup, Geometry, GeometryError};
 pub use grant::Grant;

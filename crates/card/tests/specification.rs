@@ -15,8 +15,8 @@ use farside_card::interface::{
     FaultHead, FaultRecord, FaultWants, KernelArg, LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC,
     LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX,
     LOCATE_NOWHERE, LOCATE_PAGES_MAX, LOCATE_TOUCH, LinkAddress, LinkField, LinkHeader, LinkKind,
-    LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation,
-    PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION,
+    LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, MemoryKind, NAME_BYTES_MAX, NoticeRecord, Opcode,
+    Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION,
     entry_address, pci, reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
@@ -211,6 +211,12 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::RING_ENTRIES,
         register::RING_VECTOR,
         register::RING_INDEX,
+        register::MEMORIES,
+        register::MEMORY_STRIDE,
+        register::MEMORY_FRAMES,
+        register::MEMORY_FRAMES_FREE,
+        register::MEMORY_KIND,
+        register::MEMORIES_MAX,
         register::COUNTERS,
         register::DOORBELL,
         register::MAGIC_VALUE,
@@ -289,6 +295,7 @@ fn every_constant_is_in_a_table_and_every_number_of_a_table_is_a_constant() {
     for (prefix, rows) in [
         ("register::", table("offset", "register")),
         ("register::", table("offset", "ring register")),
+        ("register::", table("offset", "memory register")),
         ("register::", bits("control")),
         ("register::", bits("status")),
         ("register::", bits("capability")),
@@ -315,6 +322,15 @@ fn counters_are_in_the_order_of_the_table() {
         })
         .collect();
     assert_eq!(names, register::COUNTER_NAMES);
+}
+
+#[test]
+fn memories_have_the_codes_of_the_table() {
+    let kinds = rows("code", "kind of memory");
+    assert_eq!(kinds.len(), MemoryKind::ALL.len());
+    for (kind, row) in MemoryKind::ALL.into_iter().zip(&kinds) {
+        assert_eq!((number(row[0]), unquoted(row[1])), (kind.code().into(), kind.name().into()));
+    }
 }
 
 #[test]
@@ -606,6 +622,10 @@ fn registers_have_the_widths_and_the_access_of_the_tables() {
     }
     let geometry = Geometry { table_pages: 64, ..Geometry::default() };
     let rig = Rig::with_rings(geometry, [64, 64, 128, 64], 0);
+    for memory in 0..rig.function.window_memories().count() as u8 {
+        let memories = rows("offset", "memory register").into_iter();
+        table.extend(memories.map(|row| (register::memory(memory) + number(row[0]), row)));
+    }
     for (offset, row) in &table {
         let right = number(row[2]) as usize / 8;
         for bytes in [1, 2, 4, 8] {

@@ -3,8 +3,8 @@
 mod rig;
 
 use farside_card::interface::{
-    AllocRequest, CompletionEntry, FaultRecord, FaultWants, LOCATE_NOWHERE, Operation, Status,
-    register,
+    AllocRequest, CompletionEntry, FaultRecord, FaultWants, LOCATE_NOWHERE, MemoryKind, Operation,
+    Status, register,
 };
 use farside_card::window::AllocatorConfig;
 use farside_card::{
@@ -25,13 +25,19 @@ fn shown() -> Rig {
     shown_with(Rig::new())
 }
 
-fn shown_with(mut rig: Rig) -> Rig {
+fn shown_with(rig: Rig) -> Rig {
+    with_memories(rig, &[(MemoryKind::Plain, MEMORY)])
+}
+
+fn with_memories(mut rig: Rig, memories: &[(MemoryKind, u32)]) -> Rig {
+    let frames = memories.iter().map(|&(_, frames)| frames);
     let allocator = AllocatorConfig {
-        memories: vec![MEMORY, 1024],
-        tables: 1,
+        memories: frames.chain([1024]).collect(),
+        tables: memories.len() as u8,
         ..rig::window().allocator().clone()
     };
-    let window = WindowConfig::new(allocator, 4).unwrap().within(DRIVERS);
+    let kinds = memories.iter().map(|&(kind, _)| kind).collect();
+    let window = WindowConfig::new(allocator, 4).unwrap().within(DRIVERS).of_kinds(kinds);
     rig.function = Function::new(config()).with_window(&window);
     rig.set_up_rings();
     rig.write32(register::CONTROL, register::CONTROL_ENABLE);
@@ -321,4 +327,74 @@ fn a_free_waits_for_the_kernel_that_has_a_page() {
     rig.function.drained(&mut rig.card, &mut rig.bus, &aborted.drains);
     assert_eq!(rig.completions().pop().map(|done| done.status), Some(Status::Ok));
     assert_eq!(rig.card.access(PE, ASID, page(address), Access::Read), None);
+}
+
+/// Frames of three memories that follow one another in BAR2.
+const THREE: [(MemoryKind, u32); 3] =
+    [(MemoryKind::Ddr, 16), (MemoryKind::Hbm, 8), (MemoryKind::BlockRam, 4)];
+
+fn malloc_in(memory: u8, pages: u64, lazy: bool) -> AllocRequest {
+    AllocRequest::Malloc { bytes: pages * PAGE, memory, rights: Rights::ReadWrite, lazy }
+}
+
+/// Free frames of each of the three, as the registers say.
+fn free_frames(rig: &Rig) -> [u32; 3] {
+    let free = [0, 1, 2].map(|it| rig.read32(register::memory(it) + register::MEMORY_FRAMES_FREE));
+    let all: u32 = free.iter().sum();
+    assert_eq!(rig.read64(register::WINDOW_FRAMES_FREE), u64::from(all));
+    free
+}
+
+/// Each allocation has frames of the memory that was asked for, at once or when it is touched, also what it grows by, and
+/// gives them back there; and one that is full refuses, whatever the others have.
+#[test]
+fn each_memory_gives_its_own_frames_and_gets_them_back() {
+    let mut rig = with_memories(Rig::new(), &THREE);
+    assert_eq!(rig.read32(register::WINDOW_MEMORIES), 3);
+    for (memory, (kind, frames)) in (0..).zip(THREE) {
+        let at = register::memory(memory);
+        assert_eq!(rig.read32(at + register::MEMORY_FRAMES), frames);
+        assert_eq!(rig.read32(at + register::MEMORY_KIND), kind.code());
+    }
+    let none = register::memory(3) + register::MEMORY_FRAMES;
+    assert_eq!(rig.read32(none), u32::MAX, "the tables' has no registers");
+    assert_eq!(free_frames(&rig), [16, 8, 4]);
+    let of_tables = run(&mut rig, Operation::Allocate(malloc_in(3, 1, false)));
+    assert_eq!((of_tables.status, of_tables.detail), (Status::BadOperand, 3));
+    let mut first = u64::from(DRIVERS);
+    let mut all = Vec::new();
+    for (memory, (_, frames)) in (0..).zip(THREE) {
+        let before = free_frames(&rig);
+        let mut left = before;
+        let address = given(&mut rig, malloc_in(memory, 2, true));
+        assert_eq!(free_frames(&rig), before, "nothing is touched yet");
+        let realloc = AllocRequest::Realloc { address, bytes: 3 * PAGE, lazy: false };
+        let address = given(&mut rig, realloc);
+        left[usize::from(memory)] -= 1;
+        assert_eq!(free_frames(&rig), left, "what it grows by is of memory {memory}");
+        let own = first..first + u64::from(frames);
+        for page in 0..3 {
+            let (place, ..) = located(&mut rig, address + page * PAGE, 1, true).unwrap();
+            assert!(own.contains(&place), "page {page} of memory {memory} is {place:#x}");
+        }
+        left[usize::from(memory)] -= 2;
+        assert_eq!(free_frames(&rig), left, "so is what is touched");
+        let rest = u64::from(left[usize::from(memory)]);
+        let full = given(&mut rig, malloc_in(memory, rest, false));
+        let refused = run(&mut rig, Operation::Allocate(malloc_in(memory, 1, false)));
+        assert_eq!(
+            refused.status,
+            Status::NoFrames,
+            "memory {memory} is full, and others have room"
+        );
+        let lazy = given(&mut rig, malloc_in(memory, 1, true));
+        assert_eq!(located(&mut rig, lazy, 1, true), Err(Status::NoFrames));
+        all.extend([address, full, lazy]);
+        first += u64::from(frames);
+    }
+    assert_eq!(free_frames(&rig), [0; 3]);
+    for address in all {
+        run(&mut rig, Operation::Allocate(AllocRequest::Free { address }));
+    }
+    assert_eq!(free_frames(&rig), [16, 8, 4]);
 }

@@ -47,7 +47,7 @@ mod window_pages;
 pub use action::{Action, JobEnd};
 pub use bus::{Bus, BusError};
 pub use config::FunctionConfig;
-pub use window::{WindowAction, WindowConfig, WindowWait};
+pub use window::{MemorySizes, WindowAction, WindowConfig, WindowWait};
 
 use std::collections::VecDeque;
 

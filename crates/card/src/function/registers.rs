@@ -53,7 +53,8 @@ impl Function {
     /// 0xff. Changes nothing.
     pub fn read_register(&self, card: &Card, offset: u64, into: &mut [u8]) {
         let word = match offset {
-            register::RINGS..register::COUNTERS => self.ring_word(offset),
+            register::RINGS..register::MEMORIES => self.ring_word(offset),
+            register::MEMORIES..register::COUNTERS => self.memory_word(offset),
             register::COUNTERS.. => self.counter_word(card, offset),
             _ => self.constant(card, offset).or_else(|| self.state_word(card, offset)),
         };
@@ -151,6 +152,19 @@ impl Function {
         })
     }
 
+    /// What there is to know of a memory of the window.
+    fn memory_word(&self, offset: u64) -> Option<Word> {
+        let within = offset - register::MEMORIES;
+        let memory = u8::try_from(within / register::MEMORY_STRIDE).ok()?;
+        let sizes = self.window.as_ref()?.sizes_of(memory)?;
+        Some(Word::Narrow(match within % register::MEMORY_STRIDE {
+            register::MEMORY_FRAMES => sizes.frames,
+            register::MEMORY_FRAMES_FREE => sizes.frames_free,
+            register::MEMORY_KIND => sizes.kind.code(),
+            _ => return None,
+        }))
+    }
+
     fn counter_word(&self, card: &Card, offset: u64) -> Option<Word> {
         let within = offset - register::COUNTERS;
         let index = usize::try_from(within / 8).ok().filter(|&at| at < COUNTER_NAMES.len())?;
@@ -241,4 +255,5 @@ fn page_sizes(card: &Card) -> u32 {
 }
 
 const _: () =
-    assert!(register::RINGS + RING_COUNT as u64 * register::RING_STRIDE <= register::COUNTERS);
+    assert!(register::RINGS + RING_COUNT as u64 * register::RING_STRIDE <= register::MEMORIES);
+const _: () = assert!(register::memory(register::MEMORIES_MAX as u8) <= register::COUNTERS);

@@ -10,7 +10,9 @@ use super::window_left::Left;
 use super::window_owners::Owners;
 use super::{Bus, Function};
 use crate::Card;
-use crate::interface::{AllocRequest, CompletionEntry, LOCATE_NOWHERE, Status, rights_code};
+use crate::interface::{
+    AllocRequest, CompletionEntry, LOCATE_NOWHERE, MemoryKind, Status, register, rights_code,
+};
 use crate::window::{
     AllocArbiter, AllocCounts, AllocError, AllocStep, Allocator, AllocatorConfig,
     AllocatorConfigError, SweepStep, TableWords, WindowFault, WindowMapping, WindowPages,
@@ -27,6 +29,8 @@ pub struct WindowConfig {
     allocator: AllocatorConfig,
     pes: u16,
     first_page: Option<u32>,
+    /// Of those memories that anything is said of.
+    kinds: Vec<MemoryKind>,
 }
 
 impl WindowConfig {
@@ -37,7 +41,7 @@ impl WindowConfig {
     /// There is no allocator with such sizes.
     pub fn new(allocator: AllocatorConfig, pes: u16) -> Result<WindowConfig, AllocatorConfigError> {
         Allocator::new(&allocator)?;
-        Ok(WindowConfig { allocator, pes, first_page: None })
+        Ok(WindowConfig { allocator, pes, first_page: None, kinds: Vec::new() })
     }
 
     /// Its memories before that of the tables lie in the card's memory, behind the frames that a driver may name: the
@@ -46,6 +50,12 @@ impl WindowConfig {
     #[must_use]
     pub fn within(self, first_page: u32) -> WindowConfig {
         WindowConfig { first_page: Some(first_page), ..self }
+    }
+
+    /// Of what kinds its memories are, from the first on; of the others nothing is said.
+    #[must_use]
+    pub fn of_kinds(self, kinds: Vec<MemoryKind>) -> WindowConfig {
+        WindowConfig { kinds, ..self }
     }
 
     /// The first page in BAR2 of a memory.
@@ -68,6 +78,17 @@ impl WindowConfig {
     pub fn allocator(&self) -> &AllocatorConfig {
         &self.allocator
     }
+}
+
+/// What there is to know of one memory of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemorySizes {
+    /// Its frames.
+    pub frames: u32,
+    /// Those that nobody has.
+    pub frames_free: u32,
+    /// What it is.
+    pub kind: MemoryKind,
 }
 
 /// Who waits for an invalidation of pages of the window.
@@ -223,6 +244,15 @@ impl Window {
     /// Frames of the memories that pages come from.
     pub(super) fn memories(&self) -> &[u32] {
         self.config.memories()
+    }
+
+    /// What there is to know of one of them; `None`: there is none of this number.
+    pub(super) fn sizes_of(&self, memory: u8) -> Option<MemorySizes> {
+        let frames = *self.memories().get(usize::from(memory))?;
+        // A store never has more free frames than it has frames.
+        let frames_free = self.allocator.free_frames(memory) as u32;
+        let kind = self.config.kinds.get(usize::from(memory)).copied().unwrap_or_default();
+        Some(MemorySizes { frames, frames_free, kind })
     }
 
     /// The page of BAR2 with which its memories begin.
@@ -427,6 +457,14 @@ impl Function {
     /// What the window's allocator has done since the last reset; `None`: there is no window.
     pub fn window_counts(&self) -> Option<AllocCounts> {
         self.window.as_ref().map(|window| window.allocator.counts())
+    }
+
+    /// What there is to know of the memories that the window's pages come from, in the order of their numbers.
+    pub fn window_memories(&self) -> impl Iterator<Item = MemorySizes> {
+        let window = self.window.iter();
+        window.flat_map(|window| {
+            (0..register::MEMORIES_MAX as u8).map_while(|it| window.sizes_of(it))
+        })
     }
 
     /// The next thing that the embedder must do for the window.

@@ -12,6 +12,7 @@ mod completion;
 mod extent;
 mod fault_record;
 mod link_frame;
+mod memory;
 mod notice_record;
 pub mod pci;
 mod reason;
@@ -33,6 +34,7 @@ pub use link_frame::{
     LINK_RANGES_MAX, LINK_UNIT_BYTES, LinkAddress, LinkDecodeError, LinkField, LinkHeader,
     LinkKind, LinkVerdict, link_frame_kind,
 };
+pub use memory::{MemoryKind, UnknownMemoryKind};
 pub use notice_record::NoticeRecord;
 pub use reason::{reason_from_word, reason_to_word};
 pub use ring::{
@@ -43,7 +45,7 @@ pub use ring::{
 use thiserror::Error;
 
 /// Version of the interface: major in the upper half. A driver refuses another major.
-pub const VERSION: u32 = 1 << 16 | 3;
+pub const VERSION: u32 = 1 << 16 | 4;
 
 /// Pages of a 64-bit address space: page numbers are below it.
 pub const PAGE_NUMBERS: u64 = 1 << 52;

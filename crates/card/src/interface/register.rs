@@ -83,6 +83,19 @@ pub const RING_VECTOR: u64 = 0x0c;
 /// `u32`, read only: the index that the card has reached, as producer or as consumer.
 pub const RING_INDEX: u64 = 0x10;
 
+/// Registers of the window's memories: [`memory`] gives a memory's first; the offsets below are within it.
+pub const MEMORIES: u64 = 0x300;
+/// Bytes from one memory's registers to the next.
+pub const MEMORY_STRIDE: u64 = 0x10;
+/// `u32`, read only: frames of the memory; not 0.
+pub const MEMORY_FRAMES: u64 = 0x00;
+/// `u32`, read only: of these, frames that nobody has.
+pub const MEMORY_FRAMES_FREE: u64 = 0x04;
+/// `u32`, read only: [`super::MemoryKind::code`].
+pub const MEMORY_KIND: u64 = 0x08;
+/// Memories of a window, at most.
+pub const MEMORIES_MAX: u32 = 16;
+
 /// Counters, `u64` each, read only: [`counter`].
 pub const COUNTERS: u64 = 0x400;
 /// Names of the counters, in the order of their registers.
@@ -170,6 +183,11 @@ pub const ERROR_CARD: u64 = 1 << 6;
 /// First register of a ring.
 pub const fn ring(kind: RingKind) -> u64 {
     RINGS + RING_STRIDE * kind.index() as u64
+}
+
+/// First register of a memory of the window.
+pub const fn memory(number: u8) -> u64 {
+    MEMORIES + MEMORY_STRIDE * number as u64
 }
 
 /// Register of the `index`th counter.
