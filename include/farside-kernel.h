@@ -60,6 +60,7 @@ extern "C" {
 #define FARSIDE_NO_MEMORY 2     /* the card has too few pages that are free */
 #define FARSIDE_NO_ADDRESSES 3  /* no place among its addresses is long enough */
 #define FARSIDE_NO_OWN_MEMORY 4 /* the card gives no memory of its own (SpaceBuilder::card_window) */
+#define FARSIDE_NO_SUCH_MEMORY 5 /* the card has no memory of its own with this number */
 
 /* What an argument is. */
 #define FARSIDE_VALUE 0u  /* a plain value of up to eight bytes */
@@ -87,6 +88,22 @@ typedef struct farside_range {
 /* When an allocation gets its memory. */
 #define FARSIDE_LAZY 0u  /* each page when it is first touched */
 #define FARSIDE_EAGER 1u /* all of it at once, or there is no allocation */
+#define FARSIDE_READ_ONLY 2u /* beside one of these (FARSIDE_EAGER | FARSIDE_READ_ONLY): a write fails */
+
+/* What the memories of a card's own are. */
+#define FARSIDE_PLAIN_MEMORY 0u /* nothing is said of it */
+#define FARSIDE_DDR 1u
+#define FARSIDE_HBM 2u
+#define FARSIDE_BLOCK_RAM 3u
+#define FARSIDE_HOST_MEMORY 4u
+
+/* One of the memories of a card's own: see farside_own_memory. */
+typedef struct farside_memory {
+    uint32_t kind; /* FARSIDE_DDR and so on */
+    uint32_t reserved;
+    uint64_t bytes;
+    uint64_t free; /* bytes of it that nobody has */
+} farside_memory;
 
 /* A vector in the card's own memory that grows while a kernel adds to it; nobody has to know how
  * long it becomes. Begins as FARSIDE_GROWABLE. address and length are to be read, also when a
@@ -95,12 +112,14 @@ typedef struct farside_growable {
     uint64_t address; /* of the first element; 0: there is none yet. Changes when it grows */
     uint64_t length;  /* elements that were added */
     uint32_t element; /* bytes of one element */
-    uint32_t at_once;
+    uint8_t memory;   /* which of the card's own memories it is in, from 0 on */
+    uint8_t at_once[3];
     uint64_t reserved;
 } farside_growable;
 
-/* An empty one, of elements of a type. */
-#define FARSIDE_GROWABLE(type) { 0, 0, sizeof(type), 0, 0 }
+/* An empty one, of elements of a type; in the first of the card's own memories, or in that of a number. */
+#define FARSIDE_GROWABLE(type) FARSIDE_GROWABLE_IN(type, 0)
+#define FARSIDE_GROWABLE_IN(type, memory) { 0, 0, sizeof(type), memory, { 0, 0, 0 }, 0 }
 
 /* A column of Arrow in the card's own memory: values, or texts, of which some may be null. Begins as
  * FARSIDE_COLUMN or FARSIDE_TEXTS. length is to be read; all members are the services' to write. */
@@ -114,13 +133,16 @@ typedef struct farside_column {
     uint32_t is_text;
 } farside_column;
 
-/* An empty one: of values of a type, and of texts in UTF-8. */
-#define FARSIDE_COLUMN(type)                                                        \
-    { FARSIDE_GROWABLE(type), FARSIDE_GROWABLE(int32_t), FARSIDE_GROWABLE(uint8_t), \
-      0, 0, 0, 0 }
-#define FARSIDE_TEXTS                                                               \
-    { FARSIDE_GROWABLE(char), FARSIDE_GROWABLE(int32_t), FARSIDE_GROWABLE(uint8_t), \
-      0, 0, 0, 1 }
+/* An empty one: of values of a type, and of texts in UTF-8; in the first of the card's own memories, or in
+ * that of a number. */
+#define FARSIDE_COLUMN(type) FARSIDE_COLUMN_IN(type, 0)
+#define FARSIDE_COLUMN_IN(type, memory)                                                   \
+    { FARSIDE_GROWABLE_IN(type, memory), FARSIDE_GROWABLE_IN(int32_t, memory),            \
+      FARSIDE_GROWABLE_IN(uint8_t, memory), 0, 0, 0, 0 }
+#define FARSIDE_TEXTS FARSIDE_TEXTS_IN(0)
+#define FARSIDE_TEXTS_IN(memory)                                                          \
+    { FARSIDE_GROWABLE_IN(char, memory), FARSIDE_GROWABLE_IN(int32_t, memory),            \
+      FARSIDE_GROWABLE_IN(uint8_t, memory), 0, 0, 0, 1 }
 
 /* What a vector has become: the program's (Space::take_over), which a kernel tells of it by writing
  * this where the program looks. */
@@ -182,6 +204,10 @@ typedef struct farside_services {
                          const uint32_t *lengths, const uint8_t *valid, uint64_t count);
     int32_t (*finish_column)(farside_context *ctx, farside_column *column,
                              farside_made_column *made);
+    /* Since the fourth edition. */
+    int32_t (*alloc_in)(farside_context *ctx, uint32_t memory, uint64_t bytes, uint32_t options,
+                        uint64_t *address);
+    int32_t (*own_memory)(farside_context *ctx, uint32_t number, farside_memory *memory);
 } farside_services;
 
 /* The processing element that a kernel runs on. What follows the table is the runtime's. */
@@ -371,8 +397,26 @@ static inline int32_t farside_alloc(farside_context *ctx, uint64_t bytes, uint32
     return ctx->services->alloc(ctx, bytes, backing, address);
 }
 
-/* Another size for the allocation at *address, which may move: what was in it stays, what is new is
- * FARSIDE_LAZY. */
+/* Pages for so many bytes in the memory with this number of those that the card has of its own; options is
+ * FARSIDE_LAZY or FARSIDE_EAGER, and FARSIDE_READ_ONLY with either. They stay in that memory, which may be
+ * full while others have room. Returns FARSIDE_NO_SUCH_MEMORY where there is none.
+ *
+ * A card of the third edition has one memory alone, and no such service: FARSIDE_HAS(ctx, alloc_in). */
+static inline int32_t farside_alloc_in(farside_context *ctx, uint32_t memory, uint64_t bytes,
+                                       uint32_t options, uint64_t *address)
+{
+    return ctx->services->alloc_in(ctx, memory, bytes, options, address);
+}
+
+/* What the memory with this number is: 0 is the first; behind the last it returns FARSIDE_NO_SUCH_MEMORY. */
+static inline int32_t farside_own_memory(farside_context *ctx, uint32_t number,
+                                         farside_memory *memory)
+{
+    return ctx->services->own_memory(ctx, number, memory);
+}
+
+/* Another size for the allocation at *address, which may move, within its memory: what was in it stays, what
+ * is new is FARSIDE_LAZY. */
 static inline int32_t farside_realloc(farside_context *ctx, uint64_t *address, uint64_t bytes)
 {
     return ctx->services->realloc(ctx, address, bytes);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use farside::CardPlace;
 use farside_conformance::live::CardUnderTest;
 use farside_conformance::{Verdict, checks};
+use farside_softcard::WindowMemory;
 use farside_softcard::serve::CardConfig;
 use harness::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
 use harness::live::within;
@@ -33,7 +34,7 @@ fn conforms(place: &CardPlace) {
 
 /// A card whose kernels allocate too: there is a check for everything that it can.
 fn with_window(config: CardConfig) -> CardConfig {
-    CardConfig { window_frames: 256, ..config }
+    CardConfig { window: vec![WindowMemory::plain(128), WindowMemory::plain(128)], ..config }
 }
 
 #[test]

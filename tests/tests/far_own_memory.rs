@@ -11,6 +11,7 @@ use farside::{
     Write, WriteSpan, WriteView,
 };
 use farside_card::interface::{CommandEntry, CompletionEntry, Operation, RingKind, Status};
+use farside_softcard::WindowMemory;
 use farside_softcard::serve::{CardConfig, socket_name};
 use farside_types::{CancelReason, Span};
 use harness::live::hostile::{Fate, HostileCard, Lies, Rings};
@@ -127,7 +128,7 @@ fn scrawl(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
 }
 
 fn with_own(config: CardConfig) -> CardConfig {
-    CardConfig { window_frames: OWN, kernels: Arc::new(own_kernels()), ..config }
+    CardConfig { window: WindowMemory::only(OWN), kernels: Arc::new(own_kernels()), ..config }
 }
 
 fn builder(places: impl IntoIterator<Item = CardPlace>) -> SpaceBuilder {
@@ -288,7 +289,7 @@ fn only_what_was_handed_over_is_taken_over_and_once() {
 fn a_card_that_is_served_without_has_none() {
     within(LIMIT, "no window", || {
         let folder = TempDir::new();
-        let server = serve(CardConfig { window_frames: 0, ..with_own(config(&folder, 0)) });
+        let server = serve(CardConfig { window: Vec::new(), ..with_own(config(&folder, 0)) });
         let space = builder([place(&server)]).build().unwrap();
         let card = space.card(0).unwrap();
         let refused = window_error(space.alloc_on::<u64>(card, 1, Backing::Lazy));

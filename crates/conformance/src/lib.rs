@@ -29,6 +29,7 @@ mod rings;
 mod spaces;
 mod tables;
 mod window;
+mod window_memories;
 
 use std::time::Duration;
 
@@ -203,6 +204,7 @@ pub fn checks() -> &'static [Check] {
         window::allocations_are_apart_grow_and_come_back,
         window::commands_for_the_window_that_make_no_sense_are_refused,
         window::a_full_window_memory_is_an_error_and_serves_again,
+        window_memories::each_memory_gives_its_own_frames_and_gets_them_back,
         reset::a_reset_in_the_middle_of_everything_leaves_a_new_function,
         reset::a_reset_ends_a_failure,
     ]

@@ -12,14 +12,14 @@ use farside_card::interface::{AllocRequest, Operation, Status, register};
 const PAUSES_MAX: u32 = 10_000;
 
 /// The sizes of a window.
-struct Window {
+pub(super) struct Window {
     base: u64,
     bytes: u64,
-    page: u64,
+    pub(super) page: u64,
 }
 
 impl Window {
-    fn of(client: &mut Client) -> Result<Window, String> {
+    pub(super) fn of(client: &mut Client) -> Result<Window, String> {
         let base = client.target.read64(register::WINDOW_BASE);
         let bytes = client.target.read64(register::WINDOW_BYTES);
         let page = 1 << client.read32(register::WINDOW_PAGE).min(63);
@@ -34,7 +34,7 @@ fn alloc(bytes: u64, lazy: bool) -> Operation {
     alloc_in(0, bytes, lazy)
 }
 
-fn alloc_in(memory: u8, bytes: u64, lazy: bool) -> Operation {
+pub(super) fn alloc_in(memory: u8, bytes: u64, lazy: bool) -> Operation {
     Operation::Allocate(AllocRequest::Malloc { bytes, memory, rights: Rights::ReadWrite, lazy })
 }
 
@@ -42,20 +42,31 @@ fn allocate(client: &mut Client, bytes: u64) -> Result<u64, String> {
     Ok(client.ok(NO_ASID, alloc(bytes, false))?.value)
 }
 
-fn free(client: &mut Client, address: u64) -> Result<(), String> {
+pub(super) fn free(client: &mut Client, address: u64) -> Result<(), String> {
     client.ok(NO_ASID, Operation::Allocate(AllocRequest::Free { address })).map(drop)
 }
 
 /// Waits until so many frames are free.
 fn wait_free(client: &mut Client, frames: RangeInclusive<u64>) -> Result<(), String> {
+    let free = |client: &mut Client| client.target.read64(register::WINDOW_FRAMES_FREE);
+    let is_so = |client: &mut Client| Ok(frames.contains(&free(client)));
+    let waited = wait_for(client, "free frames", is_so);
+    waited.map_err(|_| format!("{} frames are free, and {frames:?} must be", free(client)))
+}
+
+/// Waits until something holds.
+pub(super) fn wait_for(
+    client: &mut Client,
+    what: &str,
+    is_so: impl Fn(&mut Client) -> Result<bool, String>,
+) -> Result<(), String> {
     for _ in 0..PAUSES_MAX {
-        if frames.contains(&client.target.read64(register::WINDOW_FRAMES_FREE)) {
+        if is_so(client)? {
             return Ok(());
         }
         client.target.pause();
     }
-    let free = client.target.read64(register::WINDOW_FRAMES_FREE);
-    Err(format!("{free} frames are free, and {frames:?} must be"))
+    Err(format!("{what} do not come back"))
 }
 
 pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) -> Outcome {

@@ -62,7 +62,7 @@ fn a_card_without_a_window_conforms_and_its_window_is_not_run() {
             Err(error) => panic!("{}: {error}", check.name),
         }
     }
-    assert_eq!(not_run, 3);
+    assert_eq!(not_run, 4);
 }
 
 #[test]
@@ -84,6 +84,15 @@ fn control_every_flaw_is_found_and_every_check_finds_one() {
     }
     for check in checks() {
         assert!(useful.contains(check.name), "no flaw makes {} fail", check.name);
+    }
+}
+
+#[test]
+fn control_memories_that_are_mixed_up_or_do_not_add_up_are_found_by_their_check() {
+    for flaw in [Flaw::MemoryIgnored, Flaw::MemoryTooLarge] {
+        let found = failures(Some(flaw));
+        let own = "each_memory_gives_its_own_frames_and_gets_them_back";
+        assert!(found.iter().any(|(name, _)| name.ends_with(own)), "{flaw:?}: {found:?}");
     }
 }
 

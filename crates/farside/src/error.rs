@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use farside_live::{LiveError, MoveError};
-use farside_softcard::{KernelError, KernelsError, WindowError};
+use farside_softcard::{KernelError, KernelsError, WindowError, WindowPlanError};
 use farside_svm::{Nearest, RequestError};
 use farside_types::{CardId, VirtAddr};
 use thiserror::Error;
@@ -26,6 +26,9 @@ pub enum Error {
     /// A card's own memory.
     #[error(transparent)]
     Window(#[from] WindowError),
+    /// Memories that a card cannot have of its own.
+    #[error("a card's own memory cannot be so: {0}")]
+    OwnMemory(#[from] WindowPlanError),
     /// A kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),

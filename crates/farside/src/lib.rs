@@ -82,9 +82,10 @@ pub use farside_softcard::kernels::{
 };
 pub use farside_softcard::serve;
 pub use farside_softcard::{
-    AtomicSpan, Backing, CardBuffer, ColumnBuilder, ColumnParts, Growable, KernelArgs,
-    KernelContext, KernelError, Kernels, KernelsError, Made, MadeColumn, Ptr, ReadSpan, ReadView,
-    TextBuilder, WindowError, Word, WriteSpan, WriteView,
+    AllocOptions, AtomicSpan, Backing, CardBuffer, ColumnBuilder, ColumnParts, Growable,
+    KernelArgs, KernelContext, KernelError, Kernels, KernelsError, Made, MadeColumn, MemoryKind,
+    OwnMemory, OwnMemoryId, Ptr, ReadSpan, ReadView, TextBuilder, UnknownMemoryKind, WindowError,
+    WindowPlanError, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Contested, Evidence, Fight, GroupFacts, Judge, Located, Moved, ObjectFacts, ObjectView,

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
-use farside_softcard::{Backing, CardBuffer, Kernels, KernelsError, Made, Recorder, Word};
+use farside_softcard::{
+    AllocOptions, CardBuffer, Kernels, KernelsError, Made, MemoryKind, OwnMemory, OwnMemoryId,
+    Recorder, WindowMemory, WindowPlan, Word,
+};
 use farside_svm::{
     Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, Why, placement,
 };
@@ -37,7 +40,7 @@ pub struct SpaceBuilder {
     cards: usize,
     places: Option<Vec<CardPlace>>,
     card_memory: u64,
-    card_window: u64,
+    card_window: Vec<(MemoryKind, u64)>,
     table_pages: Option<u32>,
     pes: u16,
     arena: u64,
@@ -59,7 +62,7 @@ impl Default for SpaceBuilder {
             cards: 2,
             places: None,
             card_memory: 64 << 20,
-            card_window: 0,
+            card_window: Vec::new(),
             table_pages: None,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
@@ -107,7 +110,33 @@ impl SpaceBuilder {
     /// stays there. None unless it is said.
     #[must_use]
     pub fn card_window(mut self, bytes: u64) -> Self {
-        self.card_window = bytes;
+        self.card_window = if bytes > 0 { vec![(MemoryKind::Plain, bytes)] } else { Vec::new() };
+        self
+    }
+
+    /// The same as several memories, which allocations choose from ([`AllocOptions::in_memory`]): of each its kind and its
+    /// bytes. There are at most 15, with 4 TiB in all; their numbers count from 0.
+    ///
+    /// ```
+    /// # use farside::{Backing, MemoryKind, Space};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// let memories = [(MemoryKind::Ddr, 64 << 20), (MemoryKind::Hbm, 16 << 20)];
+    /// let space = Space::builder().cards(1).card_window_memories(memories).build()?;
+    /// let card = space.card(0)?;
+    /// let hbm = space.own_memory(card, "hbm")?;
+    /// let values = space.alloc_on::<u64>(card, 1 << 20, Backing::Eager.in_memory(hbm))?;
+    /// let free: Vec<u64> = space.own_memories(card)?.iter().map(|memory| memory.bytes_free).collect();
+    /// assert_eq!(free, [64 << 20, 8 << 20]);
+    /// # drop(values);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn card_window_memories(
+        mut self,
+        memories: impl IntoIterator<Item = (MemoryKind, u64)>,
+    ) -> Self {
+        self.card_window = memories.into_iter().collect();
         self
     }
 
@@ -270,13 +299,12 @@ impl SpaceBuilder {
             let why = "it is a multiple of 4096 bytes, at least one page, at most 8 TiB";
             return setting("card memory", self.card_memory.to_string(), why);
         };
-        let own = u32::try_from(self.card_window / PAGE_SIZE as u64);
-        let whole = self.card_window % PAGE_SIZE as u64 == 0;
-        let own = own.ok().filter(|&n| whole && n <= farside_live::WINDOW_FRAMES_MAX);
-        let Some(window_frames) = own else {
-            let why = "it is a multiple of 4096 bytes, at most 4 TiB";
-            return setting("a card's own memory", self.card_window.to_string(), why);
-        };
+        let window = self.card_window.iter();
+        let window = window.map(|&(kind, bytes)| WindowMemory::of_bytes(kind, bytes));
+        let window = window.collect::<Result<Vec<_>, _>>()?;
+        if !window.is_empty() {
+            WindowPlan::new(&window)?;
+        }
         let scheme = self.placement?;
         let kernels = Arc::new(self.kernels?);
         let recording = match self.record.or_else(recording::of_environment) {
@@ -292,7 +320,7 @@ impl SpaceBuilder {
             pes: self.pes,
             geometry,
             placement: scheme,
-            window_frames,
+            window,
             tune: self.tune,
             peer: self.peer,
             grace: self.grace,
@@ -388,7 +416,8 @@ impl Space {
         Ok(unsafe { Buffer::over(self.clone(), start, len) })
     }
 
-    /// Memory of a card's own for `len` values, zero: its pages stay on that card (see [`SpaceBuilder::card_window`]).
+    /// Memory of a card's own for `len` values, zero: its pages stay on that card (see [`SpaceBuilder::card_window`]). How is a
+    /// [`Backing`] or [`AllocOptions`]: which of the card's own memories, and whether kernels may write it.
     ///
     /// ```
     /// # use farside::{Backing, Space, Write};
@@ -410,10 +439,10 @@ impl Space {
         &self,
         card: CardId,
         len: usize,
-        backing: Backing,
+        options: impl Into<AllocOptions>,
     ) -> Result<CardBuffer<T>, Error> {
         let card = self.card(card.0.into())?;
-        let buffer = CardBuffer::alloc(card, self.runtime().embedder()?, len, backing)?;
+        let buffer = CardBuffer::alloc(card, self.runtime().embedder()?, len, options)?;
         Ok(self.keep_open_for(buffer))
     }
 
@@ -437,12 +466,30 @@ impl Space {
         if is_in_program { buffer } else { buffer.elsewhere() }
     }
 
-    /// Bytes of a card's own memory that nobody has.
+    /// Bytes of a card's own memory that nobody has, of all its memories together.
     ///
     /// # Errors
     /// [`Error::Window`] if it has none.
     pub fn own_memory_free(&self, card: CardId) -> Result<u64, Error> {
-        Ok(self.runtime().own_memory_free(card)?)
+        Ok(self.own_memories(card)?.iter().map(|memory| memory.bytes_free).sum())
+    }
+
+    /// A card's own memories in the order of their numbers, with what is free in them.
+    ///
+    /// # Errors
+    /// [`Error::Window`] if it has none; [`LiveError::NoSuchCard`].
+    pub fn own_memories(&self, card: CardId) -> Result<Vec<OwnMemory>, Error> {
+        let card = self.card(card.0.into())?;
+        Ok(self.runtime().own_memories(card)?)
+    }
+
+    /// One of a card's own memories by its name, as `hbm0`, or by its kind if the card has one of it alone.
+    ///
+    /// # Errors
+    /// [`WindowError::NoSuchMemory`](crate::WindowError::NoSuchMemory) names those that there are; as
+    /// [`Space::own_memories`].
+    pub fn own_memory(&self, card: CardId, name: &str) -> Result<OwnMemoryId, Error> {
+        Ok(OwnMemory::by_name(&self.own_memories(card)?, card, name)?)
     }
 
     /// Shared memory for `len` atomic words, zero.

@@ -2,6 +2,8 @@
 
 #[path = "c_kernels/columns.rs"]
 mod columns;
+#[path = "c_kernels/memories.rs"]
+mod memories;
 #[path = "c_kernels/own.rs"]
 mod own;
 

@@ -13,7 +13,7 @@ mod runs;
 
 pub(crate) use columns::Rows;
 pub use columns::{ColumnBuilder, ColumnParts, MadeColumn, TextBuilder};
-pub(crate) use own::AT_ONCE;
+pub(crate) use own::{AT_ONCE, GrowableParts};
 pub use own::{CardBuffer, Growable, Made};
 
 use std::ptr::NonNull;

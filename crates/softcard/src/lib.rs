@@ -15,6 +15,7 @@ mod hot;
 mod job;
 mod kernel;
 pub mod kernels;
+mod own_memory;
 mod record;
 pub mod serve;
 mod span;
@@ -24,13 +25,18 @@ mod window_plan;
 
 pub use card::{Embedder, SoftCard};
 pub use error::KernelError;
+pub use farside_card::interface::{MemoryKind, UnknownMemoryKind};
 pub use job::{Granted, Job, KernelBody, Lent, Returned, Stop};
 pub use kernel::{
     CardBuffer, ColumnBuilder, ColumnParts, Growable, KernelContext, Made, MadeColumn, TextBuilder,
 };
 pub use kernels::{Kernel, KernelArgs, KernelId, Kernels, KernelsError};
+pub use own_memory::{AllocOptions, OwnMemory, OwnMemoryId};
 pub use record::{Recorder, Running, Taken};
 pub use span::{AtomicSpan, Ptr, ReadSpan, Word, WriteSpan};
 pub use view::{RangeRequest, ReadView, Request, Runs, Want, WriteView};
 pub use window::{Backing, WindowError};
-pub use window_plan::{WINDOW_FRAMES_MAX, WindowPlan};
+pub use window_plan::{
+    WINDOW_FRAMES_MAX, WINDOW_MEMORIES_MAX, WindowMemory, WindowPlan, WindowPlanError,
+    window_frames,
+};

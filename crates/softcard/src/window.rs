@@ -5,6 +5,8 @@ use farside_card::window::AllocError;
 use farside_types::{CardId, VirtAddr};
 use thiserror::Error;
 
+use crate::own_memory::OwnMemory;
+
 /// When the pages of an allocation get memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
@@ -28,7 +30,7 @@ pub enum WindowError {
         why: &'static str,
     },
     /// The card's allocator has refused.
-    #[error("{card} did not {}: {error}; {}", asked(*.request), advice(*.error, *.free))]
+    #[error("{card} did not {}: {error}; {}", asked(*.request), advice(*.request, *.error, .memories))]
     Refused {
         /// Which card.
         card: CardId,
@@ -36,8 +38,43 @@ pub enum WindowError {
         request: AllocRequest,
         /// Why not.
         error: AllocError,
-        /// Bytes of its memory that were free, where that is known.
-        free: Option<u64>,
+        /// Its memories, and what was free in them, where that is known.
+        memories: Vec<OwnMemory>,
+    },
+    /// No memory of the card's own is called so.
+    #[error("{card} has no memory of its own that is called `{asked}`; it has {there}")]
+    NoSuchMemory {
+        /// Which card.
+        card: CardId,
+        /// What it was called.
+        asked: String,
+        /// Those that there are.
+        there: String,
+    },
+    /// The memory may only be read.
+    #[error(
+        "the memory of {card} at {addr} was allocated to be read only; fill it by `CardBuffer::fill_from`, or allocate it \
+         without `read_only`"
+    )]
+    ReadOnly {
+        /// Which card.
+        card: CardId,
+        /// Its address.
+        addr: VirtAddr,
+    },
+    /// More values than room.
+    #[error(
+        "{count} values are more than the {room} that the memory of {card} at {addr} has room for"
+    )]
+    NoRoom {
+        /// Which card.
+        card: CardId,
+        /// Its address.
+        addr: VirtAddr,
+        /// Values that there are.
+        count: usize,
+        /// Values that there is room for.
+        room: usize,
     },
     /// The memory is not the kernel's own.
     #[error(
@@ -158,14 +195,42 @@ fn asked(request: AllocRequest) -> String {
     }
 }
 
-fn advice(error: AllocError, free: Option<u64>) -> String {
+/// What is free of the memory that was asked for, and where else there is some.
+fn free_of(request: AllocRequest, memories: &[OwnMemory]) -> String {
+    let free = |memory: &OwnMemory| match memories {
+        [only] => format!("{} bytes", only.bytes_free),
+        _ => format!("{} bytes of {}", memory.bytes_free, memory.name),
+    };
+    let (asked, others): (Vec<_>, Vec<_>) = memories.iter().partition(|memory| match request {
+        AllocRequest::Malloc { memory: asked, .. } => memory.id.0 == asked,
+        _ => true,
+    });
+    let asked: Vec<_> = asked.into_iter().map(free).collect();
+    let others: Vec<_> = others.into_iter().filter(|it| it.bytes_free > 0).map(free).collect();
+    match (asked.is_empty(), others.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => format!("{} are free: ", asked.join(", ")),
+        (false, false) => {
+            let others = others.join(", ");
+            format!("{} are free, and {others}: choose another memory, ", asked.join(", "))
+        }
+    }
+}
+
+fn advice(request: AllocRequest, error: AllocError, memories: &[OwnMemory]) -> String {
     match error {
-        AllocError::NoFrames => {
-            let free = free.map_or_else(String::new, |free| format!("{free} bytes are free: "));
-            format!(
-                "{free}free some, ask for less, or give the card more (`SpaceBuilder::card_window`, \
-                 `farside card serve --window`)"
-            )
+        AllocError::NoFrames => format!(
+            "{}free some, ask for less, or give the card more (`SpaceBuilder::card_window`, \
+             `farside card serve --window`)",
+            free_of(request, memories)
+        ),
+        AllocError::UnknownMemory => {
+            let names = memories.iter().map(|memory| format!("{} ({})", memory.id.0, memory.name));
+            let names: Vec<_> = names.collect();
+            match names.is_empty() {
+                true => "`own_memories` says which there are".to_owned(),
+                false => format!("there are {}", names.join(", ")),
+            }
         }
         AllocError::NoSpace | AllocError::TooLarge => {
             "ask for less at a time, or open the space with more (`SpaceBuilder::card_window`)"

@@ -15,6 +15,7 @@ use super::log::say;
 use super::output::print;
 use super::service::{self, EndSignals};
 use super::size::{parse_size, size};
+use super::window::{Window, parse_window};
 use crate::workloads::kernels;
 
 /// Serve a card to other programs, or check one
@@ -52,9 +53,10 @@ struct Serve {
     memory: u64,
 
     /// Memory of each function, beside the other, that kernels allocate in, and programs by
-    /// `Space::alloc_on`; none unless given
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    window: u64,
+    /// `Space::alloc_on`; none unless given. Several memories, of which each allocation chooses
+    /// one: ddr=64M,ddr=64M,hbm=16M; there are memory, ddr, hbm, bram and host
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_window)]
+    window: Window,
 
     /// Functions: programs that may use the card at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 8)]
@@ -96,6 +98,7 @@ const EXAMPLES: &str = "\
 Examples:
   farside card serve /run/farside/card0
   farside card serve /run/farside/card1 --memory 1G --kernels ./kernels.so
+  farside card serve /run/farside/card2 --window ddr=64M,hbm=16M
   farside demo --cards /run/farside/card0,/run/farside/card1
   farside cards                         who uses them, from another shell";
 
@@ -135,15 +138,6 @@ impl Serve {
             let (what, value) = ("memory of a function", self.memory.to_string());
             farside::Error::Setting { what, value, why }
         })?;
-        let own = u32::try_from(self.window / PAGE_SIZE as u64).ok();
-        let own = own.filter(|&own| {
-            self.window % PAGE_SIZE as u64 == 0 && own <= farside_softcard::WINDOW_FRAMES_MAX
-        });
-        let window_frames = own.ok_or_else(|| {
-            let why = "it is a multiple of 4096 bytes, at most 4 TiB";
-            let (what, value) = ("memory that kernels allocate in", self.window.to_string());
-            farside::Error::Setting { what, value, why }
-        })?;
         let limits = LeaseLimits { own_bytes: self.own_memory, ..LeaseLimits::default() };
         let shared_bytes = self.shared_memory.unwrap_or(limits.shared_bytes);
         Ok(CardConfig {
@@ -151,7 +145,7 @@ impl Serve {
             card: self.card.unwrap_or_else(|| number_of(&self.folder)),
             functions: self.functions,
             frames,
-            window_frames,
+            window: self.window.0.clone(),
             pes: self.pes,
             grace: Duration::from_millis(self.grace),
             kernels: Arc::new(self.table()?),

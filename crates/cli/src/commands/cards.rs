@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use farside::OwnMemory;
 use farside_softcard::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, read_status};
 use serde::Serialize;
 
@@ -154,6 +155,7 @@ fn card(seen: &Seen, kernels: bool) -> String {
         status.kernels.len()
     );
     let mut text = paragraph("", &(folder + &sum));
+    text += &memories("own memory of each: ", &status.own_memories, |memory| size(memory.bytes));
     for name in status.kernels.iter().filter(|_| kernels) {
         text += &paragraph("  kernel    ", name);
     }
@@ -163,12 +165,34 @@ fn card(seen: &Seen, kernels: bool) -> String {
     if rows.len() > 1 {
         text += &text::table("rlrrrrrr", rows);
     }
+    for function in &status.functions {
+        let own = function.user.iter().flat_map(|user| &user.own_memories);
+        let head = format!("function {}: own memory free: ", function.function);
+        text += &memories(&head, own, |memory| {
+            format!("{} of {}", size(memory.bytes_free), size(memory.bytes))
+        });
+    }
     for function in status.functions.iter().filter(|function| function.hung_threads > 0) {
         let (number, hung) = (function.function, function.hung_threads);
         let told = format!("function {number}: kernels that hang: {hung}");
         text += &paragraph("  ", &told);
     }
     text
+}
+
+/// What is said of each of some memories of a card's own; nothing if there are none.
+fn memories<'a>(
+    head: &str,
+    memories: impl IntoIterator<Item = &'a OwnMemory>,
+    what: impl Fn(&OwnMemory) -> String,
+) -> String {
+    let each = |memory: &OwnMemory| format!("{} {}", memory.name, what(memory));
+    let all: Vec<_> = memories.into_iter().map(each).collect();
+    if all.is_empty() {
+        String::new()
+    } else {
+        paragraph("  ", &format!("{head}{}", all.join(", ")))
+    }
 }
 
 const HEADER: [&str; 8] =
@@ -192,9 +216,17 @@ fn user(function: &FunctionStatus) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use farside::MemoryKind;
+    use farside_card::MemorySizes;
     use farside_softcard::serve::UserStatus;
 
     use super::*;
+
+    /// A memory of four frames, of which so many are free, and one of one.
+    fn own(frames_free: u32) -> Vec<OwnMemory> {
+        let of = |kind, frames, frames_free| MemorySizes { kind, frames, frames_free };
+        OwnMemory::all([of(MemoryKind::Ddr, 4, frames_free), of(MemoryKind::Hbm, 1, 1)])
+    }
 
     fn status() -> CardStatus {
         let function = |function, user| FunctionStatus {
@@ -212,6 +244,7 @@ mod tests {
             worker: 18,
             answers: true,
             jobs: 3,
+            own_memories: own(1),
             counters: counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         };
         CardStatus {
@@ -219,6 +252,7 @@ mod tests {
             pid: 17,
             memory_bytes: 64 << 20,
             table_bytes: 0,
+            own_memories: own(4),
             processing_elements: 2,
             kernels: vec!["k".to_owned()],
             functions: vec![function(0, Some(user)), function(1, None), function(2, None)],
@@ -231,10 +265,13 @@ mod tests {
         let text = table(&[seen], true);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("card 5, process 17, 1 of 3 functions in use, 64 MiB"), "{text}");
-        assert_eq!(lines[2], "  kernel    k");
-        let words: Vec<&str> = lines[4].split_whitespace().collect();
+        assert_eq!(lines[2], "  own memory of each: ddr0 16 KiB, hbm0 4 KiB");
+        assert_eq!(lines[3], "  kernel    k");
+        let words: Vec<&str> = lines[5].split_whitespace().collect();
         assert_eq!(words, ["0", "search", "42", "1", "3", "7", "9", "1", "MiB"]);
-        assert!(lines[5].contains("function 2: kernels that hang: 1"), "{text}");
-        assert_eq!(lines.len(), 6);
+        let free = "  function 0: own memory free: ddr0 4 KiB of 16 KiB, hbm0 4 KiB of 4 KiB";
+        assert_eq!(lines[6], free);
+        assert!(lines[7].contains("function 2: kernels that hang: 1"), "{text}");
+        assert_eq!(lines.len(), 8);
     }
 }

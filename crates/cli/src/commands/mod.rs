@@ -31,6 +31,7 @@ mod sweep;
 mod text;
 mod watch;
 mod which_cards;
+mod window;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

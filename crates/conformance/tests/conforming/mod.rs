@@ -23,6 +23,9 @@ const BUS_BYTES: usize = 4 << 20;
 const FRAMES: u32 = 64;
 const PAGE: usize = 4096;
 
+/// The frames of the last memory of [`window`].
+const LAST_MEMORY: u64 = register::memory(1) + register::MEMORY_FRAMES;
+
 /// A window of 128 pages; its second memory has most of the frames.
 fn window() -> WindowConfig {
     let geometry = WindowGeometry::new(12, &[3, 4], 28).unwrap();
@@ -97,10 +100,14 @@ pub(crate) enum Flaw {
     BitsLost,
     /// Frees complete, and what was freed stays in use.
     FreesIgnored,
+    /// Every allocation is from the first memory.
+    MemoryIgnored,
+    /// A memory has more frames than the window counts.
+    MemoryTooLarge,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 29] = [
+    pub(crate) const ALL: [Flaw; 31] = [
         Flaw::CompletionLost,
         Flaw::FrameNotChecked,
         Flaw::DrainNotAwaited,
@@ -130,6 +137,8 @@ impl Flaw {
         Flaw::TablesOnlySaid,
         Flaw::BitsLost,
         Flaw::FreesIgnored,
+        Flaw::MemoryIgnored,
+        Flaw::MemoryTooLarge,
     ];
 }
 
@@ -206,6 +215,9 @@ impl Wires {
         }
         if self.has(Flaw::FreesIgnored) && opcode == Some(Opcode::Free) {
             *entry = [entry[0], Opcode::Nop as u64, 0, 0, 0, 0, 0, 0];
+        }
+        if self.has(Flaw::MemoryIgnored) && opcode == Some(Opcode::Alloc) {
+            entry[3] = 0;
         }
         if self.has(Flaw::QuietIgnored) {
             entry[1] &= !(u64::from(FLAG_QUIET) << 16);
@@ -596,6 +608,7 @@ impl Target for Model {
         match offset {
             register::FRAMES => value.min(FRAMES),
             register::MAGIC if self.wires.has(Flaw::OtherMagic) => !value,
+            LAST_MEMORY if self.wires.has(Flaw::MemoryTooLarge) => value + 1,
             _ if value == u32::MAX && self.wires.has(Flaw::HolesReadZeros) => 0,
             _ => value,
         }

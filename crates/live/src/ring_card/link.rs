@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farside_card::interface::{RING_COUNT, RingKind, VERSION, pci, register};
+use farside_card::interface::{MemoryKind, RING_COUNT, RingKind, VERSION, pci, register};
 use farside_types::{CardId, CommandId, Epoch, IndexMap, JobId, PAGE_SIZE};
 
 use super::bus_map::BusMap;
@@ -18,8 +18,8 @@ use super::transport::{
 use crate::error::LiveError;
 use crate::runtime::{UNDER_WAY, for_commands};
 use crate::window::WindowSizes;
-use farside_softcard::Job;
 use farside_softcard::serve::FRAMES_WITH_WINDOW_MAX;
+use farside_softcard::{Job, WindowMemory, window_frames};
 
 /// What a card says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Identity {
 impl Identity {
     /// Frames of all its memory that BAR2 shows, the window's included.
     pub fn all_frames(&self) -> u32 {
-        self.window.map_or(self.frames, |window| window.first.saturating_add(window.frames))
+        self.window.map_or(self.frames, |window| window.first.saturating_add(window.frames()))
     }
 }
 
@@ -128,6 +128,9 @@ pub(crate) struct Link {
 /// Frames of a card, at most. What a card claims costs tables in this program.
 const FRAMES_MAX: u32 = FRAMES_WITH_WINDOW_MAX;
 
+/// The minor version since which a window's memories have registers.
+const MEMORIES_SINCE: u32 = 4;
+
 /// Bytes of a card's window, at most: 4 TiB.
 const WINDOW_BYTES_MAX: u64 = 1 << 42;
 
@@ -200,18 +203,51 @@ fn window_of(
     }
     let (bytes, frames) =
         (read_u64(bus, register::WINDOW_BYTES)?, read_u64(bus, register::WINDOW_FRAMES)?);
+    let memories = memories_of(bus)?;
+    let told = window_frames(&memories);
     let is_apart = first >= identity.frames;
     let fits = bytes.is_power_of_two() && (PAGE_SIZE as u64..=WINDOW_BYTES_MAX).contains(&bytes);
     let end = u64::from(first).checked_add(frames).filter(|&end| end <= FRAMES_MAX.into());
-    if !is_apart || !fits || end.is_none() || frames == 0 {
+    if !is_apart || !fits || end.is_none() || frames == 0 || told != frames {
         let what = format!(
             "the card says that its own window has {bytes} bytes of addresses, and {frames} frames from {first:#x} on \
-             behind {:#x} others; that cannot be",
-            identity.frames
+             behind {:#x} others, and {told} in its {} memories; that cannot be",
+            identity.frames,
+            memories.len()
         );
         return Err(TransportError::Unfit { what });
     }
-    Ok(Some(WindowSizes { bytes, first, frames: frames as u32 }))
+    let cannot_be = |why| TransportError::Unfit { what: format!("the card says that {why}") };
+    WindowSizes::new(bytes, first, &memories).map(Some).map_err(cannot_be)
+}
+
+/// The memories of a card's window.
+fn memories_of(bus: &dyn Transport) -> Result<Vec<WindowMemory>, TransportError> {
+    let count = read_u32(bus, register::WINDOW_MEMORIES)?;
+    let unfit = |what| Err(TransportError::Unfit { what });
+    if !(1..=register::MEMORIES_MAX).contains(&count) {
+        return unfit(format!(
+            "the card says that its own window has {count} memories; there can be 1 to {}",
+            register::MEMORIES_MAX
+        ));
+    }
+    if (read_u32(bus, register::VERSION)? & 0xffff) < MEMORIES_SINCE {
+        // It tells only how much it is in all.
+        let frames = u32::try_from(read_u64(bus, register::WINDOW_FRAMES)?);
+        return match (count, frames) {
+            (1, Ok(frames)) => Ok(vec![WindowMemory::plain(frames)]),
+            _ => unfit(format!(
+                "the card has {count} memories in its own window and does not tell how large each is; use a card of \
+                 version 1.{MEMORIES_SINCE} of the card interface, or one without a window"
+            )),
+        };
+    }
+    let one = |number| {
+        let at = register::memory(number);
+        let kind = MemoryKind::from_code(read_u32(bus, at + register::MEMORY_KIND)?);
+        Ok(WindowMemory { kind, frames: read_u32(bus, at + register::MEMORY_FRAMES)? })
+    };
+    (0..count as u8).map(one).collect()
 }
 
 /// Brings a function to its known state.

@@ -49,9 +49,8 @@ pub(crate) use receive::{Heard, Received};
 #[cfg(feature = "harness")]
 pub(crate) use receive::{fault_of, fault_on_card};
 pub use transport::TransportError;
-use transport::read_u32;
-pub(crate) use transport::read_u64;
 pub use transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, Watch};
+pub(crate) use transport::{read_u32, read_u64};
 
 use crate::error::LiveError;
 use crate::memories::Memories;
@@ -420,6 +419,8 @@ fn share(transport: &dyn Transport, bus: u64, memory: &CardMemory) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use farside_softcard::WindowMemory;
+
     use super::*;
 
     fn identity(frames: u32, window: Option<WindowSizes>) -> Identity {
@@ -460,17 +461,22 @@ mod tests {
     /// Frames that went from one to the other are as many in all.
     #[test]
     fn a_card_that_comes_back_with_another_share_of_window_frames_is_another() {
-        let window = |first, frames| Some(WindowSizes { bytes: 1 << 32, first, frames });
-        let sizes = CardSizes { frames: 100, window: window(100, 50).map(|it| (it, 1 << 40)) };
-        assert!(sizes.check(CardId(0), &identity(100, window(100, 50))).is_ok());
+        let sizes = |bytes, first, frames: &[u32]| {
+            let memories: Vec<_> = frames.iter().map(|&it| WindowMemory::plain(it)).collect();
+            Some(WindowSizes::new(bytes, first, &memories).unwrap())
+        };
+        let window = |first, frames| sizes(1 << 32, first, &[frames]);
+        let before = CardSizes { frames: 100, window: window(100, 50).map(|it| (it, 1 << 40)) };
+        assert!(before.check(CardId(0), &identity(100, window(100, 50))).is_ok());
         for other in [
             identity(50, window(50, 100)),
             identity(100, window(120, 30)),
             identity(100, None),
             identity(150, None),
-            identity(100, Some(WindowSizes { bytes: 1 << 33, first: 100, frames: 50 })),
+            identity(100, sizes(1 << 33, 100, &[50])),
+            identity(100, sizes(1 << 32, 100, &[25, 25])),
         ] {
-            assert!(sizes.check(CardId(0), &other).is_err(), "{other:?}");
+            assert!(before.check(CardId(0), &other).is_err(), "{other:?}");
         }
         let without = CardSizes { frames: 100, window: None };
         assert!(without.check(CardId(0), &identity(100, None)).is_ok());

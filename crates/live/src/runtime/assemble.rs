@@ -18,7 +18,7 @@ use crate::ring_card::{
 use crate::window::{CardWindow, FarWindow};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
-use farside_softcard::SoftCard;
+use farside_softcard::{SoftCard, window_frames};
 
 /// How long a card that is being started may take to be there.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -94,7 +94,8 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
         .map(|_| CardMemory::new(bounces.bounce_pages))
         .collect::<Result<Vec<_>, _>>()?;
     let numbers = (0u8..).map(CardId);
-    let cards = numbers.zip(&found).map(|(id, card)| memory_of(id, card, config.window_frames));
+    let own = window_frames(&config.window);
+    let cards = numbers.zip(&found).map(|(id, card)| memory_of(id, card, own));
     let cards = cards.collect::<Result<Vec<_>, _>>()?;
     for memory in cards.iter().filter_map(Frames::mapped).filter(|_| config.warm) {
         memory.warm(FrameNo(0), memory.frames())?;
@@ -116,10 +117,10 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
         ports.push(match card.far {
             None => {
                 let pes = config.pes.saturating_add(SPARE_PES);
-                let frames = with_own(id, card.frames, config.window_frames)?;
+                let frames = with_own(id, card.frames, own)?;
                 let soft = SoftCard::new(id, frames, pes, config.geometry)?;
-                if config.window_frames > 0 {
-                    windows.push(CardWindow::new(id, card.frames, config.window_frames)?);
+                if !config.window.is_empty() {
+                    windows.push(CardWindow::new(id, card.frames, &config.window)?);
                 }
                 lock(&soft.model).reach_memories();
                 Port::InProgram(Arc::new(soft))
@@ -152,7 +153,7 @@ fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
 }
 
 /// The memory of a card; of one in the program with `own` frames behind those that the driver places.
-fn memory_of(id: CardId, card: &Found, own: u32) -> Result<Frames, LiveError> {
+fn memory_of(id: CardId, card: &Found, own: u64) -> Result<Frames, LiveError> {
     Ok(match &card.far {
         None => Frames::Mapped(CardMemory::new(with_own(id, card.frames, own)?)?),
         Some(_) if card.is_by_messages() => Frames::Beyond(card.frames),
@@ -166,9 +167,10 @@ fn memory_of(id: CardId, card: &Found, own: u32) -> Result<Frames, LiveError> {
     })
 }
 
-fn with_own(card: CardId, frames: u32, own: u32) -> Result<u32, LiveError> {
+fn with_own(card: CardId, frames: u32, own: u64) -> Result<u32, LiveError> {
     let why = || "a card has at most 16 TiB of memory, its own included".to_owned();
-    frames.checked_add(own).ok_or_else(|| LiveError::Window { card, why: why() })
+    let all = u32::try_from(u64::from(frames) + own);
+    all.map_err(|_| LiveError::Window { card, why: why() })
 }
 
 fn bus_map(memories: &Memories, cards: usize) -> Result<BusMap, LiveError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use farside_card::Location;
 use farside_svm::{CardFault, Event, Need};
-use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
+use farside_types::{Access, CardId, CommandId, PageRange, Span, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
 use super::windows::is_of_window;
@@ -16,7 +16,7 @@ use farside_card::interface::AllocRequest;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_softcard::Recorder;
-use farside_softcard::{Embedder, SoftCard, WindowError};
+use farside_softcard::{Embedder, OwnMemory, SoftCard, WindowError};
 use farside_softcard::{Job, Stop};
 
 /// Faults of a card that are taken at once.
@@ -65,8 +65,18 @@ impl Embedder for Runtime {
         self.allocate_own(card, request)
     }
 
-    fn show(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
-        self.show_own(card, addr, bytes)
+    fn own_memories(&self, card: CardId) -> Result<Vec<OwnMemory>, WindowError> {
+        Runtime::own_memories(self, card)
+    }
+
+    fn show(
+        &self,
+        card: CardId,
+        addr: VirtAddr,
+        bytes: u64,
+        access: Access,
+    ) -> Result<(), WindowError> {
+        self.show_own(card, addr, bytes, access)
     }
 
     fn hand_over(
@@ -85,6 +95,10 @@ impl Embedder for Runtime {
 
     fn copy_out(&self, card: CardId, addr: VirtAddr, out: &mut [u8]) -> Result<(), WindowError> {
         self.copy_own(card, addr, out)
+    }
+
+    fn copy_in(&self, card: CardId, addr: VirtAddr, from: &[u8]) -> Result<(), WindowError> {
+        self.fill_own(card, addr, from)
     }
 
     fn hint(&self, addr: VirtAddr) -> String {

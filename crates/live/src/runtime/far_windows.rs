@@ -5,15 +5,14 @@ use std::time::Instant;
 
 use farside_card::interface::{AllocRequest, CompletionEntry, Operation, Status, register};
 use farside_linux::lock::lock;
-use farside_softcard::WindowError;
+use farside_softcard::{OwnMemory, WindowError};
 use farside_svm::{CardFault, Header, Phase, RingOp, Run, Step, Wait};
 use farside_types::{
-    CancelReason, CardId, CommandId, Epoch, FaultId, FrameNo, MemoryId, PAGE_SIZE, PageRange,
-    Reason, VirtAddr,
+    CancelReason, CardId, CommandId, Epoch, FaultId, FrameNo, MemoryId, PageRange, Reason, VirtAddr,
 };
 
 use super::{Port, Runtime};
-use crate::ring_card::{Link, RingCard, read_u64};
+use crate::ring_card::{Link, RingCard, read_u32, read_u64};
 use crate::window::{FarCard, FarWindow, Found, Surroundings};
 
 /// A command that a card was given for its window.
@@ -59,13 +58,6 @@ impl<'a> Asking<'a> {
             Some(Port::Ring(ring)) if !self.window.is_gone() => Ok(ring),
             _ => Err(self.gone()),
         }
-    }
-
-    /// Bytes of the window's memory that are free, as the card says.
-    pub(super) fn free_bytes(&self) -> Result<u64, WindowError> {
-        let transport = self.ring()?.transport().ok_or_else(|| self.gone())?;
-        let frames = read_u64(transport.as_ref(), register::WINDOW_FRAMES_FREE);
-        frames.map(|frames| frames.saturating_mul(PAGE_SIZE as u64)).map_err(|_| self.gone())
     }
 
     /// The answer to a command, if it is there; else nobody waits for it any more.
@@ -119,6 +111,24 @@ impl FarCard for Asking<'_> {
             self.give_up("it does not answer a command of its window");
         }
         Err(WindowError::Silent { card, addr: at })
+    }
+
+    fn memories(&self) -> Result<Vec<OwnMemory>, WindowError> {
+        let transport = self.ring()?.transport().ok_or_else(|| self.gone())?;
+        let bus = transport.as_ref();
+        let read = |number| {
+            let free = register::memory(number) + register::MEMORY_FRAMES_FREE;
+            read_u32(bus, free).map_err(|_| self.gone())
+        };
+        let free = match self.window.memory_count() {
+            // A card of before says how much is free in all, which is this.
+            1 => {
+                let free = read_u64(bus, register::WINDOW_FRAMES_FREE).map_err(|_| self.gone())?;
+                vec![u32::try_from(free).unwrap_or(u32::MAX)]
+            }
+            count => (0..count).map(read).collect::<Result<Vec<_>, _>>()?,
+        };
+        Ok(self.window.memories(free.into_iter()))
     }
 
     fn take_away(&self, pages: PageRange) -> bool {

@@ -66,7 +66,7 @@ use farside_linux::signals::BlockedSignals;
 use farside_linux::wait::Gate;
 use farside_softcard::Job;
 use farside_softcard::Recorder;
-use farside_softcard::SoftCard;
+use farside_softcard::{SoftCard, WindowMemory};
 
 /// The one address space of a runtime on its cards.
 pub(crate) const ASID: Asid = Asid(0);
@@ -84,9 +84,9 @@ pub struct RuntimeConfig {
     pub geometry: Geometry,
     /// The placement scheme.
     pub placement: Box<dyn PlacementScheme>,
-    /// Frames of each card in the program for its own memory, beside those that the driver
-    /// places; 0: it has none.
-    pub window_frames: u32,
+    /// Memories of each card in the program for its own memory, beside that which the driver
+    /// places; none: it has no memory of its own.
+    pub window: Vec<WindowMemory>,
     /// Changes to the driver's configuration (limits, prefetch, thrashing).
     pub tune: fn(&mut Config),
     /// Whether cards reach each other's memory; without it copies bounce through the host.

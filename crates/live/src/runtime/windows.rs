@@ -10,7 +10,7 @@ use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_linux::wait::Gate;
-use farside_softcard::{Embedder, Granted, SoftCard, WindowError};
+use farside_softcard::{Embedder, Granted, OwnMemory, SoftCard, WindowError};
 use farside_svm::{CardFault, Need};
 use farside_types::{
     Access, CancelReason, CardId, CommandId, FrameNo, JobId, PageRange, Rights, VirtAddr,
@@ -20,7 +20,7 @@ use super::far_windows::{Asked, Asking};
 use super::{ASID, Port, Runtime, far_windows};
 use crate::error::LiveError;
 use crate::ring_card::RingCard;
-use crate::window::{CardWindow, FarWindow, Found, Held, Surroundings};
+use crate::window::{CardWindow, FarCard, FarWindow, Found, Held, Surroundings};
 
 /// Marks the commands of windows: the driver's never have this bit.
 const OF_WINDOWS: u64 = 1 << 63;
@@ -174,13 +174,16 @@ impl Runtime {
         card: CardId,
         addr: VirtAddr,
         bytes: u64,
+        access: Access,
     ) -> Result<(), WindowError> {
         let _signals = self.enter_window()?;
         let window = self.windows.of(card)?;
         let memory = self.memories.card(card).mapped().ok_or(WindowError::Gone { card })?;
         match window {
-            Found::Near(window) => window.show(addr, bytes, memory),
-            Found::Far(window) => window.show(addr, bytes, memory, &Asking::new(self, window)),
+            Found::Near(window) => window.show(addr, bytes, access, memory),
+            Found::Far(window) => {
+                window.show(addr, bytes, access, memory, &Asking::new(self, window))
+            }
         }
     }
 
@@ -218,23 +221,61 @@ impl Runtime {
         addr: VirtAddr,
         out: &mut [u8],
     ) -> Result<(), WindowError> {
+        let bytes = out.len() as u64;
+        // What has no memory stays as it is: it is zero.
+        self.copy_runs(card, addr, bytes, Access::Read, |bytes, at| {
+            let out = &mut out[at..at + bytes.len()];
+            // SAFETY: as many bytes, of the card's memory, which stays mapped. They are of a buffer that is borrowed, so no
+            // kernel writes them; one that breaks its word, or a card that does not tell the truth or comes back with other
+            // memory, writes from another process, and the copy is any mixture of bytes, which are all values.
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.cast::<u8>(), out.as_mut_ptr(), out.len())
+            }
+        })
+    }
+
+    pub(super) fn fill_own(
+        &self,
+        card: CardId,
+        addr: VirtAddr,
+        from: &[u8],
+    ) -> Result<(), WindowError> {
+        let bytes = from.len() as u64;
+        self.copy_runs(card, addr, bytes, Access::Write, |bytes, at| {
+            let from = &from[at..at + bytes.len()];
+            // SAFETY: as many bytes, of the card's memory, which stays mapped. They are of a buffer that is borrowed exclusively,
+            // so nobody reads or writes them; what a card that does not tell the truth says is its buffer's, is its own memory.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.cast::<u8>(), from.len()) }
+        })
+    }
+
+    /// Calls `copy` with each piece of `bytes` bytes of a card's own memory at `addr`, and with how far from there on it is.
+    fn copy_runs(
+        &self,
+        card: CardId,
+        addr: VirtAddr,
+        bytes: u64,
+        access: Access,
+        mut copy: impl FnMut(*mut [u8], usize),
+    ) -> Result<(), WindowError> {
         let _signals = self.enter_window()?;
         let window = self.windows.of(card)?;
         let Some(memory) = self.memories.card(card).mapped() else {
             return Err(WindowError::Gone { card });
         };
-        let bytes = out.len() as u64;
-        // What has no memory stays as it is: it is zero.
         let each = |run: MappedRun| {
-            let at = run.page.addr().0.saturating_sub(addr.0) as usize;
+            let at = run.page.addr().0.saturating_sub(addr.0);
             let skip = addr.0.saturating_sub(run.page.addr().0) as usize;
-            if let Some(out) = out.get_mut(at..) {
-                copy_run(memory, &run, skip, out);
+            let rest = bytes.saturating_sub(at) as usize;
+            if rest > 0 {
+                copy(bytes_of_run(memory, &run, skip, rest), at as usize);
             }
         };
         match window {
-            Found::Near(window) => window.with_runs(addr, bytes, each),
-            Found::Far(window) => window.with_runs(addr, bytes, &Asking::new(self, window), each),
+            Found::Near(window) => window.with_runs(addr, bytes, access, each),
+            Found::Far(window) => {
+                window.with_runs(addr, bytes, access, &Asking::new(self, window), each)
+            }
         }
     }
 
@@ -404,15 +445,15 @@ impl Runtime {
         }
     }
 
-    /// Bytes of a card's own memory that are free.
+    /// A card's own memories, with what is free in them.
     ///
     /// # Errors
     /// [`WindowError::NoWindow`], [`WindowError::WrongProcess`].
-    pub fn own_memory_free(&self, card: CardId) -> Result<u64, WindowError> {
+    pub fn own_memories(&self, card: CardId) -> Result<Vec<OwnMemory>, WindowError> {
         let _signals = self.enter_window()?;
         match self.windows.of(card)? {
-            Found::Near(window) => Ok(window.free_bytes()),
-            Found::Far(window) => Asking::new(self, window).free_bytes(),
+            Found::Near(window) => Ok(window.memories()),
+            Found::Far(window) => Asking::new(self, window).memories(),
         }
     }
 
@@ -456,14 +497,10 @@ fn insert(soft: &SoftCard, runs: &[MappedRun], rights: Rights) {
     }
 }
 
-/// Copies what is wanted of a run, from `skip` bytes into it on.
-fn copy_run(memory: &CardMemory, run: &MappedRun, skip: usize, out: &mut [u8]) {
+/// The bytes of a run, from `skip` bytes into it on, `most` of them.
+fn bytes_of_run(memory: &CardMemory, run: &MappedRun, skip: usize, most: usize) -> *mut [u8] {
     let bytes = run.count as usize * farside_types::PAGE_SIZE - skip;
-    let taken = bytes.min(out.len());
     let start = memory.run_ptr(run.location.frame, run.count);
     let start = start.expect("a window's frames are in its card's memory").as_ptr();
-    // SAFETY: the run has that many bytes from there on, and its card's memory stays mapped. They are of a buffer that is
-    // borrowed, so no kernel writes them; one that breaks its word, or a card that does not tell the truth or comes back with
-    // other memory, writes from another process, and the copy is any mixture of bytes, which are all values.
-    unsafe { std::ptr::copy_nonoverlapping(start.wrapping_add(skip), out.as_mut_ptr(), taken) };
+    std::ptr::slice_from_raw_parts_mut(start.wrapping_add(skip), bytes.min(most))
 }

@@ -15,29 +15,22 @@ use farside_card::interface::{
     rights_from_code,
 };
 use farside_card::window::AllocError;
-use farside_card::{Location, MappedRun};
+use farside_card::{Location, MappedRun, MemorySizes};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
-use farside_softcard::WindowError;
+use farside_softcard::{OwnMemory, WindowError};
 use farside_types::{
     Access, CancelReason, CardId, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr,
 };
 
 use super::held::{AllHeld, Held};
 use super::mappings;
+use super::sizes::WindowSizes;
 use super::view::{AllShown, View};
 use crate::error::LiveError;
 
-/// What a card says of its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WindowSizes {
-    /// Its addresses, in bytes: a power of two.
-    pub bytes: u64,
-    /// The first of its frames in the card's memory.
-    pub first: u32,
-    /// Its frames.
-    pub frames: u32,
-}
+/// Pages that are asked for at once to be copied: 2 MiB.
+const COPIED_PAGES: u64 = 512;
 
 /// See the module.
 #[derive(Debug)]
@@ -63,10 +56,19 @@ struct State {
 #[derive(Debug)]
 struct Taken {
     pages: u64,
+    /// What was asked for; of what a kernel has made, nobody knows.
+    asked: Option<Chosen>,
     /// Where all of its pages are, once it is mapped.
     runs: Vec<(MappedRun, Rights)>,
     /// It is being freed: nobody gets it any more.
     goes: bool,
+}
+
+/// What its pages must be like.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    memory: u8,
+    rights: Rights,
 }
 
 /// The way to the card.
@@ -79,6 +81,12 @@ pub(crate) trait FarCard {
     /// It is gone ([`WindowError::Gone`]), or does not answer ([`WindowError::Silent`]). It stands still then and is given up,
     /// but for a free, and an allocation while a free is not answered ([`FarWindow::awaits_free`]).
     fn ask(&self, at: VirtAddr, operation: Operation) -> Result<CompletionEntry, WindowError>;
+
+    /// The memories of its window, with what is free in them, as it says.
+    ///
+    /// # Errors
+    /// [`WindowError::Gone`].
+    fn memories(&self) -> Result<Vec<OwnMemory>, WindowError>;
 
     /// Takes pages from all other cards, and waits for who has them. Whether they are free now.
     fn take_away(&self, pages: PageRange) -> bool;
@@ -165,23 +173,51 @@ impl FarWindow {
         far: &impl FarCard,
     ) -> Result<u64, WindowError> {
         match request {
-            AllocRequest::Malloc { bytes, .. } => self.malloc(request, bytes, far),
+            AllocRequest::Malloc { bytes, memory, rights, .. } => {
+                self.malloc(request, bytes, Chosen { memory, rights }, far)
+            }
             AllocRequest::Free { address } => self.free(request, VirtAddr(address), far),
             // Only kernels do that, on their card.
-            AllocRequest::Realloc { .. } => Err(self.refused(request, AllocError::NotAllocated)),
+            AllocRequest::Realloc { .. } => {
+                Err(self.refused(request, AllocError::NotAllocated, Vec::new()))
+            }
         }
     }
 
-    fn refused(&self, request: AllocRequest, error: AllocError) -> WindowError {
-        WindowError::Refused { card: self.card(), request, error, free: None }
+    fn refused(
+        &self,
+        request: AllocRequest,
+        error: AllocError,
+        memories: Vec<OwnMemory>,
+    ) -> WindowError {
+        WindowError::Refused { card: self.card(), request, error, memories }
+    }
+
+    /// How many memories it has.
+    pub(crate) fn memory_count(&self) -> u8 {
+        self.sizes.memories().count() as u8
+    }
+
+    /// What there is to know of its memories, of which so many frames are said to be free: never more than there are.
+    pub(crate) fn memories(&self, frames_free: impl Iterator<Item = u32>) -> Vec<OwnMemory> {
+        let sizes = self.sizes.memories().zip(frames_free).map(|(memory, free)| MemorySizes {
+            frames: memory.frames,
+            frames_free: free.min(memory.frames),
+            kind: memory.kind,
+        });
+        OwnMemory::all(sizes)
     }
 
     fn malloc(
         &self,
         request: AllocRequest,
         bytes: u64,
+        chosen: Chosen,
         far: &impl FarCard,
     ) -> Result<u64, WindowError> {
+        if self.sizes.place(Some(chosen.memory)).is_empty() {
+            return Err(self.refused(request, AllocError::UnknownMemory, far.memories()?));
+        }
         {
             let state = lock(&self.state);
             self.check(&state)?;
@@ -197,7 +233,7 @@ impl FarWindow {
             done => done?,
         };
         if let Some(error) = why_refused(done.status, done.detail) {
-            return Err(self.refused(request, error));
+            return Err(self.refused(request, error, far.memories()?));
         }
         let addr = VirtAddr(done.value);
         if done.status != Status::Ok {
@@ -207,7 +243,7 @@ impl FarWindow {
                 format!("an allocation ends with {:?}", done.status),
             ));
         }
-        let taken = self.take(addr, bytes);
+        let taken = self.take(addr, bytes, Some(chosen));
         taken.map_err(|why| self.broken(far, addr, why))?;
         Ok(addr.0)
     }
@@ -229,13 +265,13 @@ impl FarWindow {
     }
 
     /// An allocation is the program's from now on, if it can be one.
-    fn take(&self, addr: VirtAddr, bytes: u64) -> Result<(), String> {
+    fn take(&self, addr: VirtAddr, bytes: u64, asked: Option<Chosen>) -> Result<(), String> {
         let range = self.whole(addr, bytes)?;
         let mut state = lock(&self.state);
         if state.overlaps(range) {
             return Err("another allocation has one of these pages".to_owned());
         }
-        let taken = Taken { pages: range.count, runs: Vec::new(), goes: false };
+        let taken = Taken { pages: range.count, asked, runs: Vec::new(), goes: false };
         state.taken.insert(range.start.0, taken);
         Ok(())
     }
@@ -254,7 +290,7 @@ impl FarWindow {
         self.check(&lock(&self.state))?;
         let not_made = |why| WindowError::NotMade { card: self.card(), addr, why };
         let range = self.whole(addr, bytes).map_err(not_made)?;
-        let frames = u64::from(self.sizes.frames);
+        let frames = u64::from(self.sizes.frames());
         if range.count > frames {
             // Values that were written lie in frames: whatever the card says, nobody makes room for a copy of so many.
             let all = frames * PAGE_SIZE as u64;
@@ -264,7 +300,7 @@ impl FarWindow {
         let done = far.ask(addr, Operation::TakeOver { address: addr.0, bytes })?;
         match done.status {
             Status::Ok => {
-                let taken = self.take(addr, bytes);
+                let taken = self.take(addr, bytes, None);
                 taken.map_err(|why| self.broken(far, addr, why))
             }
             Status::NotAllocated => {
@@ -288,7 +324,8 @@ impl FarWindow {
             let mut state = lock(&self.state);
             self.check(&state)?;
             let taken = state.taken.get_mut(&addr.page().0).filter(|taken| !taken.goes);
-            let taken = taken.ok_or_else(|| self.refused(request, AllocError::NotAllocated))?;
+            let none = || self.refused(request, AllocError::NotAllocated, Vec::new());
+            let taken = taken.ok_or_else(none)?;
             // Whoever translates one of its pages has done so before, and the page is taken from him below.
             taken.goes = true;
             let range = PageRange::new(addr.page(), taken.pages);
@@ -311,7 +348,7 @@ impl FarWindow {
         };
         match why_refused(done.status, done.detail) {
             None if done.status == Status::Ok => Ok(0),
-            Some(error) => Err(self.refused(request, error)),
+            Some(error) => Err(self.refused(request, error, Vec::new())),
             None => Err(self.broken(far, addr, format!("a free ends with {:?}", done.status))),
         }
     }
@@ -324,6 +361,7 @@ impl FarWindow {
         &self,
         addr: VirtAddr,
         bytes: u64,
+        access: Access,
         memory: &CardMemory,
         far: &impl FarCard,
     ) -> Result<(), WindowError> {
@@ -332,8 +370,9 @@ impl FarWindow {
             let state = lock(&self.state);
             self.check(&state)?;
             self.check_held(&state, range)?;
-            if state.shown.get(&range.start.0).is_some_and(|shown| shown.pages >= range.count) {
-                return Ok(());
+            let shown = state.shown.get(&range.start.0);
+            if let Some(shown) = shown.filter(|shown| shown.pages >= range.count) {
+                return self.view.check_rights(addr, shown.rights, access);
             }
             state.taken.get(&range.start.0).is_some_and(|taken| !taken.runs.is_empty())
         };
@@ -355,8 +394,9 @@ impl FarWindow {
         let shown = self.view.map(range, runs, memory)?;
         // Now other cards may reach it too.
         state.keep(range, located, frames);
+        let rights = shown.rights;
         state.shown.insert(range.start.0, shown);
-        Ok(())
+        self.view.check_rights(addr, rights, access)
     }
 
     fn check_held(&self, state: &State, range: PageRange) -> Result<(), WindowError> {
@@ -364,8 +404,8 @@ impl FarWindow {
         rights.map(drop).map_err(|why| self.view.not_shown(range.start.addr(), why.to_string()))
     }
 
-    /// Calls `each` with where the pages of these bytes are; those without memory are left out. Frames of the window's memory,
-    /// and the pages' own if this ends well.
+    /// Calls `each` with where the pages of these bytes are. Those without memory get some to be written, and are left out to be
+    /// read. Frames of the window's memory, and the pages' own if this ends well.
     ///
     /// # Errors
     /// [`WindowError`].
@@ -373,15 +413,19 @@ impl FarWindow {
         &self,
         addr: VirtAddr,
         bytes: u64,
+        access: Access,
         far: &impl FarCard,
         mut each: impl FnMut(MappedRun),
     ) -> Result<(), WindowError> {
         let range = self.view.inside(addr, bytes)?;
         self.check(&lock(&self.state))?;
-        let held = lock(&self.state).held.rights(range, Access::Read);
+        let held = lock(&self.state).held.rights(range, access);
         held.map_err(|why| self.view.not_shown(addr, why.to_string()))?;
-        let runs = self.locate(range, false, far)?;
-        runs.into_iter().for_each(|(run, _)| each(run));
+        for first in (range.start.0..range.end().0).step_by(COPIED_PAGES as usize) {
+            let piece = PageRange::new(PageNo(first), COPIED_PAGES.min(range.end().0 - first));
+            let runs = self.locate(piece, access.is_write(), far)?;
+            runs.into_iter().for_each(|(run, _)| each(run));
+        }
         // Else its memory may have been another's by then, in the same place.
         self.check(&lock(&self.state))
     }
@@ -422,7 +466,7 @@ impl FarWindow {
             let (count, found) = found.map_err(|why| self.broken(far, addr, why))?;
             if let Some((run, rights)) = found {
                 found_pages += u64::from(count);
-                if found_pages > self.sizes.frames.into() {
+                if found_pages > self.sizes.frames().into() {
                     let why = "more of its pages have memory than there are frames".to_owned();
                     return Err(self.broken(far, addr, why));
                 }
@@ -459,17 +503,25 @@ impl FarWindow {
                 Ok((count, None))
             };
         }
-        let WindowSizes { first, frames, .. } = self.sizes;
-        let own = u64::from(first)..=u64::from(first) + u64::from(frames);
+        let chosen = lock(&self.state).asked_of(page);
+        let memory = chosen.map(|chosen| chosen.memory);
+        let own = self.sizes.place(memory);
         let end = done.value.checked_add(count.into());
-        if !own.contains(&done.value) || end.is_none_or(|end| !own.contains(&end)) {
+        if done.value < own.start || end.is_none_or(|end| end > own.end) {
+            let which = memory.map_or("memory".to_owned(), |memory| format!("memory {memory}"));
             return Err(format!(
-                "frames {:#x} and the {count} from there on are not in the window's memory, which begins with {first:#x}",
-                done.value
+                "frames {:#x} and the {count} from there on are not in the window's {which}, which has those from {:#x} to {:#x}",
+                done.value, own.start, own.end
             ));
         }
         let rights = rights_from_code(done.detail);
         let rights = rights.ok_or_else(|| format!("rights {:#x} are none", done.detail))?;
+        if let Some(chosen) = chosen.filter(|chosen| chosen.rights != rights) {
+            return Err(format!(
+                "its rights are {rights:?}, and {:?} was asked for",
+                chosen.rights
+            ));
+        }
         let location = Location::new(self.card().memory(), FrameNo(done.value as u32));
         Ok((count, Some((MappedRun::new(page, count, location), rights))))
     }
@@ -507,6 +559,12 @@ impl FarWindow {
 }
 
 impl State {
+    /// What was asked for when a page was allocated, where that is known.
+    fn asked_of(&self, page: PageNo) -> Option<Chosen> {
+        let (&first, taken) = self.taken.range(..=page.0).next_back()?;
+        PageRange::new(PageNo(first), taken.pages).contains(page).then_some(taken.asked)?
+    }
+
     /// Whether an allocation has one of these pages.
     fn overlaps(&self, range: PageRange) -> bool {
         let before = self.taken.range(..range.end().0).next_back();

@@ -2,15 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 
+use farside_card::MappedRun;
 use farside_card::interface::{
     AllocRequest, CompletionEntry, LOCATE_NOWHERE, Operation, Status, rights_code,
 };
 use farside_linux::card_memory::CardMemory;
-use farside_softcard::WindowError;
+use farside_softcard::{OwnMemory, WindowError, WindowMemory};
 use farside_types::{Access, CancelReason, CardId, PAGE_SIZE, PageRange, Rights, VirtAddr};
 
-use super::far::{FarCard, FarWindow, WindowSizes};
+use super::far::{FarCard, FarWindow};
 use super::mappings;
+use super::sizes::WindowSizes;
 
 const CARD: CardId = CardId(3);
 const FIRST: u32 = 16;
@@ -36,6 +38,10 @@ impl FarCard for Liar<'_> {
         Ok(done)
     }
 
+    fn memories(&self) -> Result<Vec<OwnMemory>, WindowError> {
+        Ok(Vec::new())
+    }
+
     fn take_away(&self, _pages: PageRange) -> bool {
         self.lets_go
     }
@@ -49,8 +55,13 @@ fn liar(says: &dyn Fn(&Operation) -> CompletionEntry) -> Liar<'_> {
     Liar { says, given_up: RefCell::default(), asked: Cell::default(), lets_go: true }
 }
 
+fn window_of(frames: &[u32]) -> FarWindow {
+    let memories: Vec<_> = frames.iter().map(|&frames| WindowMemory::plain(frames)).collect();
+    FarWindow::new(CARD, WindowSizes::new(BYTES, FIRST, &memories).unwrap()).unwrap()
+}
+
 fn window() -> FarWindow {
-    FarWindow::new(CARD, WindowSizes { bytes: BYTES, first: FIRST, frames: FRAMES }).unwrap()
+    window_of(&[FRAMES])
 }
 
 fn malloc(pages: u64) -> AllocRequest {
@@ -111,7 +122,7 @@ fn an_honest_card_is_believed_and_its_pages_are_mapped_and_translated() {
     let range = PageRange::new(addr.page(), 4);
     let unseen = window.translate(range, Access::Read, |_, _| panic!("nobody was shown it"));
     assert_eq!(unseen, Err(CancelReason::Unallocated));
-    window.show(addr, 4 * PAGE, &memory, &card).unwrap();
+    window.show(addr, 4 * PAGE, Access::Read, &memory, &card).unwrap();
     // SAFETY: just mapped, and nobody else writes to it.
     unsafe { (addr.0 as *mut u8).add(PAGE_SIZE).write(7) };
     let frame = memory.run_ptr(farside_types::FrameNo(FIRST + 1), 1).unwrap();
@@ -193,7 +204,55 @@ fn frames_that_are_not_the_windows_are_not_believed() {
         let card = liar(&says);
         let memory = CardMemory::new(FIRST + FRAMES).unwrap();
         let addr = VirtAddr(window.allocate(malloc(4), &card).unwrap());
-        assert_broken(&window, &card, window.show(addr, 4 * PAGE, &memory, &card));
+        assert_broken(&window, &card, window.show(addr, 4 * PAGE, Access::Read, &memory, &card));
+    }
+}
+
+/// Frames of another memory than was asked for, and other rights, are a lie; a memory that the card has not, is asked of nobody.
+#[test]
+fn frames_and_rights_are_those_that_were_asked_for() {
+    let read = rights_code(Rights::Read);
+    let asked_for =
+        |memory, rights| AllocRequest::Malloc { bytes: PAGE, memory, rights, lazy: true };
+    let (first, second) = (u64::from(FIRST), u64::from(FIRST) + 48);
+    for (memory, rights, told, code, is_right) in [
+        (0, Rights::ReadWrite, first, WRITE, true),
+        (0, Rights::ReadWrite, second, WRITE, false),
+        (1, Rights::ReadWrite, second, WRITE, true),
+        (1, Rights::ReadWrite, second - 1, WRITE, false),
+        (1, Rights::Read, second, read, true),
+        (1, Rights::Read, second, WRITE, false),
+        (1, Rights::ReadWrite, second, read, false),
+    ] {
+        let window = window_of(&[48, 16]);
+        let right = honest(&window);
+        let says = |operation: &Operation| match operation {
+            Operation::Locate { pages, .. } => ok(told, (*pages).into(), code),
+            other => right(other),
+        };
+        let card = liar(&says);
+        let memory_of_card = CardMemory::new(FIRST + FRAMES).unwrap();
+        let addr = VirtAddr(window.allocate(asked_for(memory, rights), &card).unwrap());
+        let asked = card.asked.get();
+        let none = window.allocate(asked_for(2, rights), &card).unwrap_err();
+        assert!(none.to_string().contains("no memory with this number"), "{none}");
+        assert_eq!(card.asked.get(), asked);
+        let shown = window.show(addr, PAGE, Access::Read, &memory_of_card, &card);
+        if !is_right {
+            assert_broken(&window, &card, shown);
+            continue;
+        }
+        shown.unwrap();
+        let writable = window.show(addr, PAGE, Access::Write, &memory_of_card, &card);
+        let page = PageRange::page(addr.page());
+        let written = window.translate(page, Access::Write, |_, _| {});
+        let refused = WindowError::ReadOnly { card: CARD, addr };
+        match rights {
+            Rights::ReadWrite => assert_eq!((writable, written), (Ok(()), Ok(()))),
+            Rights::Read => {
+                assert_eq!((writable, written), (Err(refused), Err(CancelReason::ReadOnly)));
+            }
+        }
     }
 }
 
@@ -216,14 +275,14 @@ fn two_pages_never_have_one_frame() {
         let memory = CardMemory::new(FIRST + FRAMES).unwrap();
         let pages = if within { 2 } else { 1 };
         let first = VirtAddr(window.allocate(malloc(pages), &card).unwrap());
-        let shown = window.show(first, pages * PAGE, &memory, &card);
+        let shown = window.show(first, pages * PAGE, Access::Read, &memory, &card);
         if within {
             assert_broken(&window, &card, shown);
             continue;
         }
         shown.unwrap();
         let second = VirtAddr(window.allocate(malloc(1), &card).unwrap());
-        assert_broken(&window, &card, window.show(second, PAGE, &memory, &card));
+        assert_broken(&window, &card, window.show(second, PAGE, Access::Read, &memory, &card));
     }
 }
 
@@ -241,7 +300,7 @@ fn a_free_that_is_not_let_go_or_not_answered_is_an_error_and_its_pages_are_nobod
         let card = Liar { lets_go, ..liar(&says) };
         let memory = CardMemory::new(FIRST + FRAMES).unwrap();
         let addr = VirtAddr(window.allocate(malloc(1), &card).unwrap());
-        window.show(addr, PAGE, &memory, &card).unwrap();
+        window.show(addr, PAGE, Access::Read, &memory, &card).unwrap();
         let free = AllocRequest::Free { address: addr.0 };
         let held = window.allocate(free, &card).unwrap_err();
         assert!(matches!(held, WindowError::OutOfUse { .. }), "{held}");
@@ -283,17 +342,17 @@ fn scattered(window: &FarWindow, frames: u64) -> impl Fn(&Operation) -> Completi
 fn what_lies_in_too_many_pieces_is_not_shown() {
     let most = mappings::most() as u64;
     let frames = (8 * most as u32).next_power_of_two();
-    let window = FarWindow::new(CARD, WindowSizes { bytes: BYTES, first: FIRST, frames }).unwrap();
+    let window = window_of(&[frames]);
     let says = scattered(&window, frames.into());
     let card = liar(&says);
     let memory = CardMemory::new(FIRST + frames).unwrap();
     let (half, all) = (most / 2 + 500, 2 * most);
     let [first, second, third] =
         [half, half, all].map(|pages| VirtAddr(window.allocate(malloc(pages), &card).unwrap()));
-    window.show(first, half * PAGE, &memory, &card).unwrap();
+    window.show(first, half * PAGE, Access::Read, &memory, &card).unwrap();
     for (addr, pages) in [(second, half), (third, all)] {
         let before = card.asked.get();
-        let refused = window.show(addr, pages * PAGE, &memory, &card).unwrap_err();
+        let refused = window.show(addr, pages * PAGE, Access::Read, &memory, &card).unwrap_err();
         assert!(matches!(refused, WindowError::NotShown { .. }), "{refused}");
         let asked = u64::from(card.asked.get() - before);
         assert!(asked <= most + 1, "{asked} questions");
@@ -304,7 +363,7 @@ fn what_lies_in_too_many_pieces_is_not_shown() {
     // With the first gone there is room for the second, where it was found before.
     window.allocate(AllocRequest::Free { address: first.0 }, &card).unwrap();
     window.free_answered(first, true);
-    window.show(second, half * PAGE, &memory, &card).unwrap();
+    window.show(second, half * PAGE, Access::Read, &memory, &card).unwrap();
     assert!(!window.is_gone());
 }
 
@@ -315,7 +374,7 @@ fn more_pages_with_memory_than_there_are_frames_are_a_lie() {
     let card = liar(&says);
     let memory = CardMemory::new(FIRST + FRAMES).unwrap();
     let addr = VirtAddr(window.allocate(malloc(1 << 20), &card).unwrap());
-    assert_broken(&window, &card, window.show(addr, PAGE << 20, &memory, &card));
+    assert_broken(&window, &card, window.show(addr, PAGE << 20, Access::Read, &memory, &card));
     assert!(card.asked.get() < 100, "{} questions", card.asked.get());
 }
 
@@ -327,9 +386,12 @@ fn a_copy_during_which_the_card_is_lost_is_none() {
     let card = liar(&says);
     let addr = VirtAddr(window.allocate(malloc(2), &card).unwrap());
     let mut copied = 0;
-    window.with_runs(addr, 2 * PAGE, &card, |run| copied += run.count).unwrap();
+    window
+        .with_runs(addr, 2 * PAGE, Access::Read, &card, |run: MappedRun| copied += run.count)
+        .unwrap();
     assert_eq!(copied, 2);
-    let gone = window.with_runs(addr, 2 * PAGE, &card, |_| window.lose()).unwrap_err();
+    let gone =
+        window.with_runs(addr, 2 * PAGE, Access::Read, &card, |_| window.lose()).unwrap_err();
     assert!(matches!(gone, WindowError::Gone { .. }), "{gone}");
 }
 

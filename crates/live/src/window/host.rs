@@ -4,7 +4,7 @@ use farside_card::MappedRun;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_softcard::WindowError;
-use farside_types::{Access, PageNo, PageRange, VirtAddr};
+use farside_types::{Access, CancelReason, PageNo, PageRange, VirtAddr};
 
 use super::{CardWindow, End};
 
@@ -16,11 +16,12 @@ impl CardWindow {
     ///
     /// # Errors
     /// [`WindowError::NotShown`] if it has a page without memory, its frames lie too scattered, or the kernel refuses;
-    /// [`WindowError::Gone`].
+    /// [`WindowError::ReadOnly`] if it may not be written and `access` is to; [`WindowError::Gone`].
     pub(crate) fn show(
         &self,
         addr: VirtAddr,
         bytes: u64,
+        access: Access,
         memory: &CardMemory,
     ) -> Result<(), WindowError> {
         let range = self.view.inside(addr, bytes)?;
@@ -29,22 +30,22 @@ impl CardWindow {
             return Err(WindowError::Gone { card: self.card() });
         }
         // What is held to be read only is mapped so: nobody may make a slice of it that can be written.
-        let rights = tables.held.rights(range, Access::Write);
-        let rights = rights.map_err(|reason| self.view.not_shown(addr, reason.to_string()))?;
-        if tables.shown.get(&range.start.0).is_some_and(|shown| shown.pages >= range.count) {
-            return Ok(());
+        let not_shown = |reason: CancelReason| self.view.not_shown(addr, reason.to_string());
+        tables.held.rights(range, Access::Write).map_err(not_shown)?;
+        let shown = tables.shown.get(&range.start.0).filter(|shown| shown.pages >= range.count);
+        if let Some(rights) = shown.map(|shown| shown.rights) {
+            return self.view.check_rights(addr, rights, access);
         }
-        let runs = tables
-            .runs(self, range, Access::Write)
-            .map_err(|reason| self.view.not_shown(addr, reason.to_string()))?;
+        let (runs, rights) = tables.runs(self, range, Access::Read).map_err(not_shown)?;
+        self.view.check_rights(addr, rights, access)?;
         let runs: Vec<_> = runs.into_iter().map(|run| (run, rights)).collect();
         let shown = self.view.map(range, &runs, memory)?;
         tables.shown.insert(range.start.0, shown);
         Ok(())
     }
 
-    /// Calls `each` with the runs that `bytes` bytes at `addr` are in, but for pages that were never touched: they have none, and get
-    /// none. Nobody waits for the tables meanwhile for longer than a piece takes.
+    /// Calls `each` with the runs that `bytes` bytes at `addr` are in. Pages that were never touched have none: to be written they
+    /// get some, and to be read they are left out. Nobody waits for the tables meanwhile for longer than a piece takes.
     ///
     /// # Errors
     /// As [`CardWindow::show`].
@@ -52,6 +53,7 @@ impl CardWindow {
         &self,
         addr: VirtAddr,
         bytes: u64,
+        access: Access,
         mut each: impl FnMut(MappedRun),
     ) -> Result<(), WindowError> {
         let range = self.view.inside(addr, bytes)?;
@@ -62,8 +64,12 @@ impl CardWindow {
             if let Some(End::Gone) = tables.end {
                 return Err(WindowError::Gone { card: self.card() });
             }
-            let rights = tables.held.rights(piece, Access::Read);
-            let runs = rights.and_then(|_| tables.touched(self, piece));
+            let held = tables.held.rights(piece, access);
+            let runs = held.and_then(|_| match access {
+                Access::Read => tables.touched(self, piece),
+                // What kernels may do with them is another matter.
+                Access::Write => tables.runs(self, piece, Access::Read).map(|(runs, _)| runs),
+            });
             let runs = runs.map_err(|reason| self.view.not_shown(addr, reason.to_string()))?;
             // They are its frames while the lock is held.
             runs.into_iter().for_each(&mut each);

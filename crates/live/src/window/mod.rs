@@ -16,6 +16,7 @@ mod found;
 mod held;
 mod host;
 mod mappings;
+mod sizes;
 mod turn;
 mod view;
 
@@ -24,28 +25,24 @@ use std::sync::Mutex;
 
 use farside_card::interface::AllocRequest;
 use farside_card::window::{
-    AllocError, AllocStep, Allocator, SweepStep, TableWords, WindowFault, WindowPages,
+    AllocError, AllocStep, Allocator, FreedFrames, SweepStep, TableWords, WindowFault,
+    WindowMapping, WindowPages,
 };
-use farside_card::{Location, MappedRun};
+use farside_card::{Location, MappedRun, MemorySizes};
 use farside_linux::lock::lock;
 use farside_linux::wait::Gate;
-use farside_softcard::{WindowError, WindowPlan};
-use farside_types::{
-    Access, CancelReason, CardId, FrameNo, PAGE_SIZE, PageRange, Rights, VirtAddr,
-};
+use farside_softcard::{OwnMemory, OwnMemoryId, WindowError, WindowMemory, WindowPlan};
+use farside_types::{Access, CancelReason, CardId, FrameNo, PageRange, Rights, VirtAddr};
 
 use crate::error::LiveError;
-pub(crate) use far::WindowSizes;
 pub(crate) use far::{FarCard, FarWindow};
 pub(crate) use found::Found;
 use held::AllHeld;
 pub(crate) use held::Held;
+pub(crate) use sizes::WindowSizes;
 use turn::Turn;
 use view::{AllShown, View};
 
-const PAGE_BITS: u32 = PAGE_SIZE.trailing_zeros();
-/// The memory that pages come from, as the allocator numbers it.
-const OF_PAGES: u8 = 0;
 /// Pages that are mapped together, at most, where one of them is touched.
 const AROUND: u64 = 64;
 
@@ -55,6 +52,7 @@ pub(crate) struct CardWindow {
     view: View,
     /// Where its frames begin in the card's memory.
     first_frame: u32,
+    plan: WindowPlan,
     tables: Mutex<Tables>,
     /// Who waits for his turn waits here.
     turns: Gate,
@@ -93,18 +91,17 @@ pub(crate) trait Surroundings {
 }
 
 impl CardWindow {
-    /// The window of a card, over the `frames` frames of its memory from `first_frame` on.
+    /// The window of a card, over these memories, which lie one behind the other in the card's from `first_frame` on.
     ///
     /// # Errors
     /// There are no addresses for it, or there is no such window.
     pub(crate) fn new(
         card: CardId,
         first_frame: u32,
-        frames: u32,
+        memories: &[WindowMemory],
     ) -> Result<CardWindow, LiveError> {
         let refused = |why: String| LiveError::Window { card, why };
-        let plan =
-            WindowPlan::new(frames).ok_or_else(|| refused("it is at most 4 TiB".to_owned()))?;
+        let plan = WindowPlan::new(memories).map_err(|error| refused(error.to_string()))?;
         let view = View::reserve(card, plan.bytes() as usize)?;
         let config = plan.allocator(view.base()).map_err(|error| refused(error.to_string()))?;
         let mut allocator = Allocator::new(&config).map_err(|error| refused(error.to_string()))?;
@@ -119,7 +116,8 @@ impl CardWindow {
             made: BTreeMap::new(),
             end: None,
         };
-        Ok(CardWindow { view, first_frame, tables: Mutex::new(tables), turns: Gate::new() })
+        let tables = Mutex::new(tables);
+        Ok(CardWindow { view, first_frame, plan, tables, turns: Gate::new() })
     }
 
     /// Its addresses.
@@ -132,9 +130,16 @@ impl CardWindow {
         self.view.card
     }
 
-    /// Bytes of its memory that are free.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        lock(&self.tables).free_bytes()
+    /// The memories that pages come from, with what is free in them.
+    pub(crate) fn memories(&self) -> Vec<OwnMemory> {
+        let tables = lock(&self.tables);
+        let sizes = (0..).zip(self.plan.memories()).map(|(number, memory)| MemorySizes {
+            frames: memory.frames,
+            // Never more than there are.
+            frames_free: tables.allocator.free_frames(number) as u32,
+            kind: memory.kind,
+        });
+        OwnMemory::all(sizes)
     }
 
     /// A kernel hands over an allocation of its own.
@@ -196,13 +201,13 @@ impl CardWindow {
         if let Some(End::Gone) = tables.end {
             return Err(CancelReason::Lost);
         }
-        let rights = tables.held.rights(range, access)?;
-        let mut runs = tables.runs(self, range, access)?;
+        let held = tables.held.rights(range, access)?;
+        let (mut runs, rights) = tables.runs(self, range, access)?;
         // What follows may be held.
         if range.count == 1 && tables.held.is_empty() {
-            tables.add_following(self, &mut runs);
+            tables.add_following(self, &mut runs, rights);
         }
-        insert(&runs, rights);
+        insert(&runs, held.min(rights));
         Ok(())
     }
 
@@ -215,6 +220,16 @@ impl CardWindow {
         request: AllocRequest,
         around: &impl Surroundings,
     ) -> Result<u64, WindowError> {
+        let refused = |error| {
+            let memories = self.memories();
+            WindowError::Refused { card: self.card(), request, error, memories }
+        };
+        if let AllocRequest::Malloc { memory, .. } = request
+            && usize::from(memory) >= self.plan.memories().len()
+        {
+            // The allocator has one more, for its tables.
+            return Err(refused(AllocError::UnknownMemory));
+        }
         let turn = Turn::take(self)?;
         let step = turn.begin(request);
         let answer = match step {
@@ -230,37 +245,36 @@ impl CardWindow {
             }
         };
         turn.sweep(around);
-        answer.map_err(|error| {
-            let free = Some(self.free_bytes());
-            WindowError::Refused { card: self.card(), request, error, free }
-        })
+        answer.map_err(refused)
     }
 
     fn range_of(&self, pages: WindowPages) -> PageRange {
         PageRange::new(self.view.pages.start.offset(pages.first), pages.count)
     }
 
-    /// A page, counted from the window's begin, in a frame of its memory.
-    fn run(&self, within: u64, frame: u32) -> MappedRun {
-        let location = Location::new(self.card().memory(), FrameNo(self.first_frame + frame));
+    /// Where a frame of one of its memories is in the card's.
+    fn frame(&self, memory: u8, frame: u32) -> FrameNo {
+        FrameNo(self.first_frame + self.plan.first_frame(OwnMemoryId(memory)) + frame)
+    }
+
+    /// A page, counted from the window's begin, where it is.
+    fn run(&self, within: u64, mapping: WindowMapping) -> MappedRun {
+        let frame = self.frame(mapping.memory, mapping.frame);
+        let location = Location::new(self.card().memory(), frame);
         MappedRun::new(self.view.pages.start.offset(within), 1, location)
     }
 }
 
 impl Tables {
-    fn free_bytes(&self) -> u64 {
-        self.allocator.free_frames(OF_PAGES) << PAGE_BITS
-    }
-
-    /// Where pages are, in as few runs as their frames allow.
+    /// Where pages are, in as few runs as their frames allow, and what may be done with all of them.
     fn runs(
         &mut self,
         window: &CardWindow,
         range: PageRange,
         access: Access,
-    ) -> Result<Vec<MappedRun>, CancelReason> {
+    ) -> Result<(Vec<MappedRun>, Rights), CancelReason> {
         let Tables { allocator, words, .. } = self;
-        let mut runs: Vec<MappedRun> = Vec::new();
+        let (mut runs, mut rights) = (Vec::new(), Rights::ReadWrite);
         let mut failed = None;
         for index in 0..range.count {
             let within = range.start.0 + index - window.view.pages.start.0;
@@ -271,11 +285,12 @@ impl Tables {
                     break;
                 }
             };
-            add(&mut runs, window.run(within, mapping.frame));
+            rights = rights.min(mapping.rights);
+            add(&mut runs, window.run(within, mapping));
         }
         // Nobody keeps that a page was not there.
         words.take_made_valid();
-        failed.map_or(Ok(runs), Err)
+        failed.map_or(Ok((runs, rights)), Err)
     }
 
     /// Where those of these pages are that were touched.
@@ -289,22 +304,23 @@ impl Tables {
         let mut runs: Vec<MappedRun> = Vec::new();
         for within in first..first + range.count {
             if let Some(mapping) = allocator.peek(words, within).map_err(reason)? {
-                add(&mut runs, window.run(within, mapping.frame));
+                add(&mut runs, window.run(within, mapping));
             }
         }
         Ok(runs)
     }
 
-    /// Adds what follows a page that is touched, as far as it has frames, to the end of the aligned `AROUND` pages: whoever
-    /// touches one page, mostly touches the next.
-    fn add_following(&mut self, window: &CardWindow, runs: &mut Vec<MappedRun>) {
+    /// Adds what follows a page that is touched, as far as it has frames and the same rights, to the end of the aligned
+    /// `AROUND` pages: whoever touches one page, mostly touches the next.
+    fn add_following(&mut self, window: &CardWindow, runs: &mut Vec<MappedRun>, rights: Rights) {
         let Tables { allocator, words, .. } = self;
         let Some(touched) = runs.last().map(|run| run.page.0 - window.view.pages.start.0) else {
             return;
         };
         for within in touched + 1..(touched + 1).next_multiple_of(AROUND) {
-            let Some(mapping) = allocator.find(words, within) else { return };
-            add(runs, window.run(within, mapping.frame));
+            let found = allocator.find(words, within).filter(|found| found.rights == rights);
+            let Some(mapping) = found else { return };
+            add(runs, window.run(within, mapping));
         }
     }
 
@@ -326,7 +342,7 @@ impl Tables {
 
     /// Sweeps until nothing is left, and calls `zero` with the frames that are free then, before anybody gets them. A walk
     /// is never under way meanwhile: it holds the lock.
-    fn sweep(&mut self, mut zero: impl FnMut(u32, u32)) {
+    fn sweep(&mut self, window: &CardWindow, mut zero: impl FnMut(FrameNo, u32)) {
         // What an allocation that failed has given back was never anybody's.
         self.allocator.take_freed_frames();
         loop {
@@ -335,15 +351,19 @@ impl Tables {
                 SweepStep::More => {}
                 SweepStep::Invalidate(_) => self.allocator.swept(&mut self.words),
             }
-            let mut freed = self.allocator.take_freed_frames();
-            freed.retain(|frames| frames.memory == OF_PAGES);
+            let freed = self.allocator.take_freed_frames().into_iter();
+            let of_pages = |memory: u8| usize::from(memory) < window.plan.memories().len();
+            let freed = freed.filter(|frames| of_pages(frames.memory));
+            let place =
+                |frames: FreedFrames| (window.frame(frames.memory, frames.first).0, frames.count);
+            let mut freed: Vec<_> = freed.map(place).collect();
             freed.sort_unstable();
-            let mut freed = freed.into_iter().map(|frames| (frames.first, frames.count)).peekable();
+            let mut freed = freed.into_iter().peekable();
             while let Some((first, mut count)) = freed.next() {
                 while let Some((_, more)) = freed.next_if(|&(next, _)| next == first + count) {
                     count += more;
                 }
-                zero(first, count);
+                zero(FrameNo(first), count);
             }
         }
     }

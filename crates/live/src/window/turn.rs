@@ -6,7 +6,7 @@ use farside_card::interface::AllocRequest;
 use farside_card::window::{AllocError, AllocStep};
 use farside_linux::lock::lock;
 use farside_softcard::WindowError;
-use farside_types::{FrameNo, PageRange, VirtAddr};
+use farside_types::{PageRange, VirtAddr};
 
 use super::{CardWindow, End, Surroundings, Tables};
 
@@ -53,10 +53,8 @@ impl<'a> Turn<'a> {
 
     /// What is swept is zero for whoever gets it.
     pub(super) fn sweep(&self, around: &impl Surroundings) {
-        let (card, first_frame) = (self.window.card(), self.window.first_frame);
-        self.tables().sweep(|first, count| {
-            around.zero(card, FrameNo(first_frame + first), count);
-        });
+        let card = self.window.card();
+        self.tables().sweep(self.window, |first, count| around.zero(card, first, count));
     }
 
     /// Somebody has pages and does not let them go.

@@ -20,6 +20,8 @@ pub(super) type AllShown = BTreeMap<u64, Shown>;
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) pages: u64,
+    /// What kernels, and the program by its mapping, may do with all of them.
+    pub(super) rights: Rights,
     _mappings: Mappings,
 }
 
@@ -59,6 +61,19 @@ impl View {
         WindowError::NotShown { card: self.card, addr, why }
     }
 
+    /// Whether what has these rights may be accessed so.
+    pub(super) fn check_rights(
+        &self,
+        addr: VirtAddr,
+        rights: Rights,
+        access: Access,
+    ) -> Result<(), WindowError> {
+        if access.is_write() && rights == Rights::Read {
+            return Err(WindowError::ReadOnly { card: self.card, addr });
+        }
+        Ok(())
+    }
+
     /// Maps runs, which are all of `range`: all of them or none. Those that may only be read are mapped so.
     pub(super) fn map(
         &self,
@@ -83,7 +98,8 @@ impl View {
                 return Err(self.not_shown(range.start.addr(), error.to_string()));
             }
         }
-        Ok(Shown { pages: range.count, _mappings: mappings })
+        let rights = runs.iter().map(|&(_, rights)| rights).min().unwrap_or(Rights::Read);
+        Ok(Shown { pages: range.count, rights, _mappings: mappings })
     }
 
     /// What is freed is shown no more: of what was mapped from one of these pages on, all of it.

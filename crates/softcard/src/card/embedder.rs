@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use farside_card::Location;
 use farside_card::interface::AllocRequest;
-use farside_types::{CardId, CommandId, VirtAddr};
+use farside_types::{Access, CardId, CommandId, VirtAddr};
 
 use super::SoftCard;
 use crate::job::Job;
+use crate::own_memory::OwnMemory;
 use crate::record::Recorder;
 use crate::window::WindowError;
 
@@ -102,17 +103,31 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
         Err(WindowError::NoWindow { card, why: NO_WINDOW })
     }
 
+    /// The memories that a card has for its own window, with what is free.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    fn own_memories(&self, card: CardId) -> Result<Vec<OwnMemory>, WindowError> {
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
     /// Whether kernels run in the program: what they make of its own memory can be returned as it is.
     fn is_in_program(&self) -> bool {
         true
     }
 
-    /// Maps memory of a card's own in the program, at its address, until it is freed.
+    /// Maps memory of a card's own in the program, at its address, until it is freed; for an access of that kind.
     ///
     /// # Errors
-    /// [`WindowError`].
-    fn show(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
-        let _ = (addr, bytes);
+    /// [`WindowError`]; [`WindowError::ReadOnly`] where it may not be written, and should be.
+    fn show(
+        &self,
+        card: CardId,
+        addr: VirtAddr,
+        bytes: u64,
+        access: Access,
+    ) -> Result<(), WindowError> {
+        let _ = (addr, bytes, access);
         Err(WindowError::NoWindow { card, why: NO_WINDOW })
     }
 
@@ -122,6 +137,15 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// [`WindowError`].
     fn copy_out(&self, card: CardId, addr: VirtAddr, out: &mut [u8]) -> Result<(), WindowError> {
         let _ = (addr, out);
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
+    /// Writes memory of a card's own, whatever kernels may do with it. Nobody reads or writes it meanwhile.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    fn copy_in(&self, card: CardId, addr: VirtAddr, from: &[u8]) -> Result<(), WindowError> {
+        let _ = (addr, from);
         Err(WindowError::NoWindow { card, why: NO_WINDOW })
     }
 

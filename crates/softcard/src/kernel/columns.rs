@@ -10,6 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use super::KernelContext;
 use super::own::{CardBuffer, Growable, Made};
 use crate::error::KernelError;
+use crate::own_memory::OwnMemoryId;
 
 /// A column that a kernel has made and handed over ([`ColumnBuilder::hand_over`]); `Space::take_over_column` makes a
 /// `CardColumn` of it.
@@ -76,7 +77,12 @@ struct Bits {
 impl<T: Pod> ColumnBuilder<T> {
     /// One without rows.
     pub const fn new() -> ColumnBuilder<T> {
-        ColumnBuilder { rows: Rows::new(), of: PhantomData }
+        ColumnBuilder::in_memory(OwnMemoryId(0))
+    }
+
+    /// The same in one of the card's own memories, all of its parts.
+    pub const fn in_memory(memory: OwnMemoryId) -> ColumnBuilder<T> {
+        ColumnBuilder { rows: Rows::in_memory(memory), of: PhantomData }
     }
 
     /// Number of rows.
@@ -139,7 +145,12 @@ impl<T: Pod> Default for ColumnBuilder<T> {
 impl TextBuilder {
     /// One without rows.
     pub const fn new() -> TextBuilder {
-        TextBuilder { rows: Rows::new() }
+        TextBuilder::in_memory(OwnMemoryId(0))
+    }
+
+    /// The same in one of the card's own memories, all of its parts.
+    pub const fn in_memory(memory: OwnMemoryId) -> TextBuilder {
+        TextBuilder { rows: Rows::in_memory(memory) }
     }
 
     /// Number of rows.
@@ -203,11 +214,11 @@ impl Default for TextBuilder {
 }
 
 impl Rows {
-    pub(crate) const fn new() -> Rows {
+    pub(crate) const fn in_memory(memory: OwnMemoryId) -> Rows {
         Rows {
-            values: Growable::new(),
-            offsets: Growable::new(),
-            validity: Growable::new(),
+            values: Growable::in_memory(memory),
+            offsets: Growable::in_memory(memory),
+            validity: Growable::in_memory(memory),
             len: 0,
             nulls: 0,
             bits: 0,
@@ -334,7 +345,8 @@ impl Rows {
         element: usize,
     ) -> Result<MadeColumn, KernelError> {
         self.complete(kernel, element)?;
-        let rows = std::mem::replace(self, Rows::new());
+        let memory = self.values.parts().memory;
+        let rows = std::mem::replace(self, Rows::in_memory(memory));
         let Made { addr, len } = rows.values.hand_over(kernel)?;
         Ok(MadeColumn {
             values: Made { addr, len: len / element.max(1) as u64 },

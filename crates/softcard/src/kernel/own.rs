@@ -9,18 +9,17 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use farside_card::interface::AllocRequest;
 use farside_card::window::AllocError;
-use farside_types::{CancelReason, CardId, PAGE_SIZE, Rights, VirtAddr};
+use farside_types::{Access, CancelReason, CardId, PAGE_SIZE, VirtAddr};
 
 use super::KernelContext;
 use crate::card::Embedder;
 use crate::error::KernelError;
 use crate::job::{Granted, Lent, QuickGrant};
+use crate::own_memory::{AllocOptions, OwnMemory, OwnMemoryId};
 use crate::span::{ReadSpan, WriteSpan};
 use crate::view::WriteView;
 use crate::window::{Backing, WindowError};
 
-/// The memory of the card that frames come from.
-const MEMORY: u8 = 0;
 /// Bytes that a growing vector reserves first.
 const FIRST_BYTES: u64 = 64 << 10;
 /// Bytes that are held at once while values are added, at most.
@@ -38,7 +37,21 @@ pub struct Growable<T> {
     len: usize,
     /// Bytes that are held at once while values are added.
     at_once: usize,
+    memory: OwnMemoryId,
     of: PhantomData<fn() -> T>,
+}
+
+/// What a [`Growable`] is made of, whatever its values are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrowableParts {
+    pub(crate) addr: u64,
+    /// Bytes.
+    pub(crate) reserved: u64,
+    /// Values.
+    pub(crate) len: usize,
+    /// Bytes.
+    pub(crate) at_once: usize,
+    pub(crate) memory: OwnMemoryId,
 }
 
 /// Values in a card's own memory: what a kernel has made as a [`Growable`] and returned, or the program has asked
@@ -136,12 +149,12 @@ impl<T: Pod> CardBuffer<T> {
         card: CardId,
         embedder: Arc<dyn Embedder>,
         len: usize,
-        backing: Backing,
+        options: impl Into<AllocOptions>,
     ) -> Result<CardBuffer<T>, WindowError> {
         check_alignment::<T>(card)?;
         let addr = match bytes_of::<T>(len) {
             0 => 0,
-            bytes => embedder.allocate(card, malloc(bytes, backing))?,
+            bytes => embedder.allocate(card, options.into().malloc(bytes))?,
         };
         // SAFETY: just allocated with room for the values, which take any bytes.
         Ok(unsafe { CardBuffer::new(card, embedder, addr, len) })
@@ -161,7 +174,7 @@ impl<T: Pod> CardBuffer<T> {
     /// # Errors
     /// [`WindowError::NotShown`] if they cannot be mapped; [`CardBuffer::to_vec`] copies them. [`WindowError::Gone`].
     pub fn host(&self) -> Result<&[T], WindowError> {
-        self.show()?;
+        self.show(Access::Read)?;
         // SAFETY: the values are mapped until the allocation is freed, which `self` does when it is dropped; kernels
         // that write to them have an exclusive borrow, and any bytes are values.
         Ok(unsafe { std::slice::from_raw_parts(self.start(), self.len) })
@@ -170,9 +183,9 @@ impl<T: Pod> CardBuffer<T> {
     /// The values, to be changed, or lent to a kernel that does.
     ///
     /// # Errors
-    /// As [`CardBuffer::host`].
+    /// As [`CardBuffer::host`]; [`WindowError::ReadOnly`] if it was allocated to be read only.
     pub fn host_mut(&mut self) -> Result<&mut [T], WindowError> {
-        self.show()?;
+        self.show(Access::Write)?;
         // SAFETY: as in `host`, and `self` is borrowed exclusively.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.start().cast_mut(), self.len) })
     }
@@ -200,6 +213,21 @@ impl<T: Pod> CardBuffer<T> {
         Ok(())
     }
 
+    /// Writes the first values, also where kernels may only read them. Pages that had no memory get some.
+    ///
+    /// # Errors
+    /// [`WindowError::NoRoom`] if there are more values than room, and nothing is written then; as [`CardBuffer::host`].
+    pub fn fill_from(&mut self, values: &[T]) -> Result<(), WindowError> {
+        let (count, room) = (values.len(), self.len);
+        if count > room {
+            return Err(WindowError::NoRoom { card: self.card, addr: self.addr(), count, room });
+        }
+        if size_of::<T>() > 0 && count > 0 {
+            self.embedder.copy_in(self.card, self.addr(), bytemuck::cast_slice(values))?;
+        }
+        Ok(())
+    }
+
     /// What a kernel has handed over ([`Growable::hand_over`]), as the program's.
     ///
     /// # Errors
@@ -219,10 +247,10 @@ impl<T: Pod> CardBuffer<T> {
         Ok(unsafe { CardBuffer::new(card, embedder, made.addr, len) })
     }
 
-    fn show(&self) -> Result<(), WindowError> {
+    fn show(&self, access: Access) -> Result<(), WindowError> {
         match bytes_of::<T>(self.len) {
             0 => Ok(()),
-            bytes => self.embedder.show(self.card, self.addr(), bytes),
+            bytes => self.embedder.show(self.card, self.addr(), bytes, access),
         }
     }
 
@@ -237,11 +265,6 @@ impl<T: Pod> CardBuffer<T> {
 fn bytes_of<T>(len: usize) -> u64 {
     // More than there are addresses: let the allocator say so.
     (len as u64).saturating_mul(size_of::<T>() as u64)
-}
-
-fn malloc(bytes: u64, backing: Backing) -> AllocRequest {
-    let lazy = backing == Backing::Lazy;
-    AllocRequest::Malloc { bytes, memory: MEMORY, rights: Rights::ReadWrite, lazy }
 }
 
 /// Writes values to where there is room for as many.
@@ -272,17 +295,23 @@ impl<T> Drop for CardBuffer<T> {
 impl<T: Pod> Growable<T> {
     /// One without values, for which nothing is reserved yet.
     pub const fn new() -> Growable<T> {
-        Growable { addr: 0, reserved: 0, len: 0, at_once: AT_ONCE, of: PhantomData }
+        Growable::in_memory(OwnMemoryId(0))
+    }
+
+    /// The same in one of the card's own memories, in which it stays however it grows.
+    pub const fn in_memory(memory: OwnMemoryId) -> Growable<T> {
+        Growable { addr: 0, reserved: 0, len: 0, at_once: AT_ONCE, memory, of: PhantomData }
     }
 
     /// One that was taken apart by [`Growable::parts`]; whatever they are, nothing but its kernel's own memory is written.
-    pub(crate) fn of_parts(addr: u64, reserved: u64, len: usize, at_once: usize) -> Growable<T> {
-        Growable { addr, reserved, len, at_once, of: PhantomData }
+    pub(crate) fn of_parts(parts: GrowableParts) -> Growable<T> {
+        let GrowableParts { addr, reserved, len, at_once, memory } = parts;
+        Growable { addr, reserved, len, at_once, memory, of: PhantomData }
     }
 
-    /// Where it begins, bytes that are reserved, number of values, and bytes that are held at once.
-    pub(crate) fn parts(&self) -> (u64, u64, usize, usize) {
-        (self.addr, self.reserved, self.len, self.at_once)
+    pub(crate) fn parts(&self) -> GrowableParts {
+        let Growable { addr, reserved, len, at_once, memory, .. } = *self;
+        GrowableParts { addr, reserved, len, at_once, memory }
     }
 
     /// Number of values.
@@ -354,13 +383,13 @@ impl<T: Pod> Growable<T> {
         }
         check_alignment::<T>(kernel.job.card).map_err(|error| kernel.window_error(error))?;
         let ample = bytes.max(self.reserved.saturating_mul(2)).max(FIRST_BYTES);
-        let (addr, reserved) = match kernel.resize(self.addr, ample) {
+        let (addr, reserved) = match kernel.resize(self.addr, self.memory, ample) {
             // There are fewer addresses than that in one piece.
             Err(KernelError::Window {
                 error:
                     WindowError::Refused { error: AllocError::NoSpace | AllocError::TooLarge, .. },
                 ..
-            }) => (kernel.resize(self.addr, bytes)?, bytes),
+            }) => (kernel.resize(self.addr, self.memory, bytes)?, bytes),
             addr => (addr?, ample),
         };
         (self.addr, self.reserved) = (addr, reserved);
@@ -406,7 +435,7 @@ impl<T: Pod> Growable<T> {
         match bytes_of::<T>(self.len) {
             0 if self.addr == 0 => Ok(0),
             0 => kernel.free_at(self.addr).map(|()| 0),
-            bytes => kernel.resize(self.addr, bytes),
+            bytes => kernel.resize(self.addr, self.memory, bytes),
         }
     }
 }
@@ -425,17 +454,35 @@ impl KernelContext {
     pub fn alloc<T: Pod>(
         &mut self,
         len: usize,
-        backing: Backing,
+        options: impl Into<AllocOptions>,
     ) -> Result<WriteSpan<T>, KernelError> {
         check_alignment::<T>(self.job.card).map_err(|error| self.window_error(error))?;
         let bytes = bytes_of::<T>(len);
-        let addr = self.allocate(malloc(bytes, backing))?;
+        let addr = self.allocate(options.into().malloc(bytes))?;
         self.own(addr, bytes);
         Ok(WriteSpan::raw(addr, len))
     }
 
-    /// Gives memory that [`KernelContext::alloc`] has given another length. It may move; its values do not
-    /// change, and new ones are zero.
+    /// The card's own memories, and what is free in them.
+    ///
+    /// # Errors
+    /// [`KernelError::Window`] if it has none.
+    pub fn own_memories(&self) -> Result<Vec<OwnMemory>, KernelError> {
+        let all = self.embedder.own_memories(self.job.card);
+        all.map_err(|error| self.window_error(error))
+    }
+
+    /// One of the card's own memories by its name, as `hbm0`, or by its kind if it is the only one.
+    ///
+    /// # Errors
+    /// [`KernelError::Window`] names those that there are.
+    pub fn own_memory(&self, name: &str) -> Result<OwnMemoryId, KernelError> {
+        let found = OwnMemory::by_name(&self.own_memories()?, self.job.card, name);
+        found.map_err(|error| self.window_error(error))
+    }
+
+    /// Gives memory that [`KernelContext::alloc`] has given another length. It may move, and stays in its memory of the
+    /// card's; its values do not change, and new ones are zero.
     ///
     /// # Errors
     /// [`KernelError::Window`]; the memory is then as it was. As [`KernelContext::checkpoint`].
@@ -447,7 +494,9 @@ impl KernelContext {
         if span.start() == 0 {
             return Err(self.window_error(WindowError::NotOwn { addr: VirtAddr(0) }));
         }
-        *span = WriteSpan::raw(self.resize(span.start(), bytes_of::<T>(len))?, len);
+        // It has its memory already.
+        let addr = self.resize(span.start(), OwnMemoryId(0), bytes_of::<T>(len))?;
+        *span = WriteSpan::raw(addr, len);
         Ok(())
     }
 
@@ -479,10 +528,10 @@ impl KernelContext {
         KernelError::Window { kernel: self.job.name.clone(), error }
     }
 
-    /// Another size for an allocation of its own, or the first where `addr` is 0.
-    fn resize(&mut self, addr: u64, bytes: u64) -> Result<u64, KernelError> {
+    /// Another size for an allocation of its own, or the first, in a memory, where `addr` is 0.
+    fn resize(&mut self, addr: u64, memory: OwnMemoryId, bytes: u64) -> Result<u64, KernelError> {
         let request = match addr {
-            0 => malloc(bytes, Backing::Lazy),
+            0 => Backing::Lazy.in_memory(memory).malloc(bytes),
             _ => {
                 self.check_own(addr)?;
                 AllocRequest::Realloc { address: addr, bytes, lazy: true }

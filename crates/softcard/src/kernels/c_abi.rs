@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use farside_card::interface::{KernelArg, MESSAGE_BYTES_MAX};
 
 use super::c_columns::{self, CColumn};
-use super::c_own::{self, CGrowable};
+use super::c_own::{self, CGrowable, CMemory};
 use super::ranges::{CRange, Ranges};
 use super::{KernelArgs, KernelFunction, c_runs};
 use crate::error::KernelError;
@@ -108,6 +108,8 @@ struct Services {
         u64,
     ) -> i32,
     finish_column: unsafe extern "C" fn(*const Context<'_>, *mut CColumn, *mut MadeColumn) -> i32,
+    alloc_in: unsafe extern "C" fn(*const Context<'_>, u32, u64, u32, *mut u64) -> i32,
+    own_memory: unsafe extern "C" fn(*const Context<'_>, u32, *mut CMemory) -> i32,
 }
 
 static SERVICES: Services = Services {
@@ -133,6 +135,8 @@ static SERVICES: Services = Services {
     add_values: c_columns::add_values,
     add_texts: c_columns::add_texts,
     finish_column: c_columns::finish_column,
+    alloc_in: c_own::alloc_in,
+    own_memory: c_own::own_memory,
 };
 
 /// `farside_context`: C sees the first field only.

@@ -12,7 +12,8 @@ use farside_types::CancelReason;
 use super::KernelArgs;
 use super::c_abi::{Context, ERROR, OK, of};
 use crate::error::KernelError;
-use crate::kernel::{AT_ONCE, Growable, KernelContext, Made};
+use crate::kernel::{AT_ONCE, Growable, GrowableParts, KernelContext, Made};
+use crate::own_memory::{AllocOptions, OwnMemoryId};
 use crate::span::WriteSpan;
 use crate::window::{Backing, WindowError};
 
@@ -22,9 +23,13 @@ const NO_MEMORY: i32 = 2;
 const NO_ADDRESSES: i32 = 3;
 /// The card gives no memory of its own.
 const NO_OWN_MEMORY: i32 = 4;
+/// The card has no memory of its own with this number.
+const NO_SUCH_MEMORY: i32 = 5;
 
 const LAZY: u32 = 0;
 const EAGER: u32 = 1;
+/// Beside one of these.
+const READ_ONLY: u32 = 2;
 
 /// `farside_growable`.
 #[repr(C)]
@@ -36,19 +41,23 @@ pub(super) struct CGrowable {
     length: u64,
     /// Bytes of an element.
     element: u32,
-    /// Bytes that are held at once, 0 at first.
-    at_once: u32,
+    /// The number of the memory that it is in.
+    memory: u8,
+    /// Bytes that are held at once, the lowest first; 0 at first.
+    at_once: [u8; 3],
     /// Bytes from `address` on.
     reserved: u64,
 }
 
 impl CGrowable {
-    pub(super) const EMPTY: CGrowable =
-        CGrowable { address: 0, length: 0, element: 1, at_once: 0, reserved: 0 };
+    /// One of the same elements in the same memory, that has none.
+    fn emptied(self) -> CGrowable {
+        CGrowable { address: 0, length: 0, at_once: [0; 3], reserved: 0, ..self }
+    }
 
     /// The vector of bytes that it is.
     pub(super) fn bytes(&self, args: &KernelArgs) -> Result<Growable<u8>, KernelError> {
-        let CGrowable { address, length, element, at_once, reserved } = *self;
+        let CGrowable { address, length, element, memory, at_once, reserved } = *self;
         let bytes = length.checked_mul(element.into()).filter(|&bytes| bytes <= reserved);
         let end =
             address.checked_add(reserved).filter(|_| element > 0 && (address > 0 || reserved == 0));
@@ -58,8 +67,13 @@ impl CGrowable {
                  FARSIDE_GROWABLE and leave its members alone"
             )));
         };
-        let at_once = if at_once == 0 { AT_ONCE } else { at_once as usize };
-        Ok(Growable::of_parts(address, reserved, bytes as usize, at_once))
+        let [low, middle, high] = at_once;
+        let at_once = match u32::from_le_bytes([low, middle, high, 0]) {
+            0 => AT_ONCE,
+            at_once => at_once as usize,
+        };
+        let (len, memory) = (bytes as usize, OwnMemoryId(memory));
+        Ok(Growable::of_parts(GrowableParts { addr: address, reserved, len, at_once, memory }))
     }
 
     pub(super) fn element_bytes(&self) -> usize {
@@ -75,24 +89,28 @@ impl CGrowable {
                 size_of::<T>()
             )));
         }
-        let (address, reserved, _, at_once) = self.bytes(args)?.parts();
-        Ok(Growable::of_parts(address, reserved, self.length as usize, at_once))
+        let bytes = self.bytes(args)?.parts();
+        Ok(Growable::of_parts(GrowableParts { len: self.length as usize, ..bytes }))
     }
 
     pub(super) fn set<T: Pod>(&mut self, values: &Growable<T>) {
-        let (address, reserved, len, at_once) = values.parts();
+        let GrowableParts { addr: address, reserved, len, at_once, .. } = values.parts();
         let length = (len * size_of::<T>()) as u64 / u64::from(self.element);
-        *self = CGrowable { address, length, reserved, at_once: at_once as u32, ..*self };
+        let [low, middle, high, _] = (at_once as u32).to_le_bytes();
+        *self = CGrowable { address, length, reserved, at_once: [low, middle, high], ..*self };
     }
 }
 
 /// What a service that failed tells its kernel.
 fn told(context: &Context<'_>, error: KernelError) -> Result<i32, KernelError> {
-    use AllocError::{NoFrames, NoSpace, TooLarge};
+    use AllocError::{NoFrames, NoSpace, TooLarge, UnknownMemory};
     let status = match &error {
         KernelError::Window { error: WindowError::NoWindow { .. }, .. } => NO_OWN_MEMORY,
         KernelError::Window { error: WindowError::Refused { error: NoFrames, .. }, .. }
         | KernelError::Fault { reason: CancelReason::OutOfMemory, .. } => NO_MEMORY,
+        KernelError::Window {
+            error: WindowError::Refused { error: UnknownMemory, .. }, ..
+        } => NO_SUCH_MEMORY,
         KernelError::Window {
             error: WindowError::Refused { error: NoSpace | TooLarge, .. },
             ..
@@ -142,6 +160,79 @@ pub(super) unsafe extern "C" fn alloc(
         *address = k.alloc::<u8>(bytes as usize, backing)?.start();
         Ok(())
     })
+}
+
+/// When an allocation gets its memory, and what may be done with it.
+fn options(args: &KernelArgs, memory: u32, options: u32) -> Result<AllocOptions, KernelError> {
+    let bad = || {
+        args.bad(format!(
+            "farside_alloc_in takes FARSIDE_LAZY or FARSIDE_EAGER, and FARSIDE_READ_ONLY with either, not {options}"
+        ))
+    };
+    let backing = match options & !READ_ONLY {
+        LAZY => Backing::Lazy,
+        EAGER => Backing::Eager,
+        _ => return Err(bad()),
+    };
+    // A number that is too large is none, like any other that the card has not.
+    let chosen = backing.in_memory(OwnMemoryId(u8::try_from(memory).unwrap_or(u8::MAX)));
+    Ok(if options & READ_ONLY == 0 { chosen } else { chosen.read_only() })
+}
+
+pub(super) unsafe extern "C" fn alloc_in(
+    context: *const Context<'_>,
+    memory: u32,
+    bytes: u64,
+    chosen: u32,
+    address: *mut u64,
+) -> i32 {
+    // SAFETY: C calls services with its context.
+    let Some(context) = (unsafe { of(context) }) else { return ERROR };
+    serve(context, |k| {
+        let chosen = options(context.args, memory, chosen)?;
+        // SAFETY: C passes NULL or room for an address.
+        let Some(address) = (unsafe { address.as_mut() }) else {
+            return Err(null(context.args, "alloc_in"));
+        };
+        *address = k.alloc::<u8>(bytes as usize, chosen)?.start();
+        Ok(())
+    })
+}
+
+/// `farside_memory`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CMemory {
+    kind: u32,
+    reserved: u32,
+    bytes: u64,
+    free: u64,
+}
+
+pub(super) unsafe extern "C" fn own_memory(
+    context: *const Context<'_>,
+    number: u32,
+    memory: *mut CMemory,
+) -> i32 {
+    // SAFETY: C calls services with its context.
+    let Some(context) = (unsafe { of(context) }) else { return ERROR };
+    let mut is_there = true;
+    let status = serve(context, |k| {
+        // SAFETY: C passes NULL or room for what a memory is.
+        let Some(memory) = (unsafe { memory.as_mut() }) else {
+            return Err(null(context.args, "own_memory"));
+        };
+        let all = k.own_memories()?;
+        match all.get(number as usize) {
+            Some(found) => {
+                let (kind, bytes, free) = (found.kind.code(), found.bytes, found.bytes_free);
+                *memory = CMemory { kind, reserved: 0, bytes, free };
+            }
+            None => is_there = false,
+        }
+        Ok(())
+    });
+    if status == OK && !is_there { NO_SUCH_MEMORY } else { status }
 }
 
 pub(super) unsafe extern "C" fn realloc(
@@ -219,7 +310,7 @@ pub(super) unsafe extern "C" fn finish(
         let length = growable.length;
         let addr = bytes.hand_over(k)?.addr;
         *made = Made { addr, len: length };
-        *growable = CGrowable { element: growable.element, ..CGrowable::EMPTY };
+        *growable = growable.emptied();
         Ok(())
     })
 }

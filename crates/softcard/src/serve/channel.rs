@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use farside_card::interface::register::COUNTER_NAMES;
+use farside_card::interface::register::{COUNTER_NAMES, MEMORIES_MAX};
 use farside_vfio_user::unix::Peer;
 use rustix::io::Errno;
 use rustix::net::{
@@ -14,6 +14,9 @@ use rustix::net::{
 
 /// Counters of a function.
 pub(super) const COUNTERS: usize = COUNTER_NAMES.len();
+
+/// Memories of a function's window, at most.
+const MEMORIES: usize = MEMORIES_MAX as usize;
 
 /// What is told: words, the first of which says what it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,13 +36,17 @@ pub(super) struct Report {
     pub(super) jobs: u64,
     /// Threads whose kernels were given up and still run.
     pub(super) hung: u64,
+    /// Frames of its window's memories that nobody has, in the order of their numbers.
+    pub(super) frames_free: [u64; MEMORIES],
     /// The function's counters, in their order.
     pub(super) counters: [u64; COUNTERS],
 }
 
 impl Default for Report {
     fn default() -> Report {
-        Report { jobs: 0, hung: 0, counters: [0; COUNTERS] }
+        // Who has told nothing yet, has given nothing of its memories.
+        let frames_free = [u64::MAX; MEMORIES];
+        Report { jobs: 0, hung: 0, frames_free, counters: [0; COUNTERS] }
     }
 }
 
@@ -48,7 +55,7 @@ const ASK: u64 = 2;
 const REPORT: u64 = 3;
 
 /// Words of the longest message.
-const WORDS_MAX: usize = 3 + COUNTERS;
+const WORDS_MAX: usize = 3 + MEMORIES + COUNTERS;
 
 impl Message {
     fn words(&self) -> Vec<u64> {
@@ -57,7 +64,7 @@ impl Message {
             Message::Ask => vec![ASK],
             Message::Report(report) => {
                 let head = [REPORT, report.jobs, report.hung];
-                head.into_iter().chain(report.counters).collect()
+                head.into_iter().chain(report.frames_free).chain(report.counters).collect()
             }
         }
     }
@@ -66,9 +73,11 @@ impl Message {
         match *words {
             [BEGUN, pid] => Some(Message::Begun(u32::try_from(pid).ok().filter(|&pid| pid > 0))),
             [ASK] => Some(Message::Ask),
-            [REPORT, jobs, hung, ref counters @ ..] => {
+            [REPORT, jobs, hung, ref rest @ ..] => {
+                let (frames_free, counters) = rest.split_at_checked(MEMORIES)?;
+                let frames_free = frames_free.try_into().ok()?;
                 let counters = counters.try_into().ok()?;
-                Some(Message::Report(Box::new(Report { jobs, hung, counters })))
+                Some(Message::Report(Box::new(Report { jobs, hung, frames_free, counters })))
             }
             _ => None,
         }
@@ -126,7 +135,9 @@ mod tests {
         let (a, b) = Channel::pair().unwrap();
         assert_eq!(b.receive(), None);
         let counters = std::array::from_fn(|index| index as u64 * 3);
-        let report = Message::Report(Box::new(Report { jobs: 2, hung: 1, counters }));
+        let frames_free = std::array::from_fn(|index| index as u64 * 5);
+        let report = Report { jobs: 2, hung: 1, frames_free, counters };
+        let report = Message::Report(Box::new(report));
         for message in [Message::Begun(Some(42)), Message::Begun(None), Message::Ask, report] {
             a.send(&message);
             assert_eq!(b.receive(), Some(message));

@@ -27,6 +27,7 @@ use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
 use crate::job::{Job, Stop};
 use crate::kernels::{KernelArgs, KernelId, Kernels};
+use crate::own_memory::OwnMemory;
 use crate::window::WindowError;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
@@ -449,8 +450,16 @@ impl LeasedFunction {
                 function.read_register(card, counter(index), &mut bytes);
                 *value = u64::from_le_bytes(bytes);
             }
+            for (free, memory) in report.frames_free.iter_mut().zip(function.window_memories()) {
+                *free = memory.frames_free.into();
+            }
         });
         report
+    }
+
+    /// The memories that its window has.
+    fn memories(&self) -> Vec<OwnMemory> {
+        self.with(|front, _, _| OwnMemory::all(front.window_memories()))
     }
 
     /// Nothing reaches the client's memory any more, whatever is at work.
@@ -601,7 +610,7 @@ impl Embedder for LeasedFunction {
         job: &Job,
         request: AllocRequest,
     ) -> Result<u64, WindowError> {
-        self.own.allocate(job, request, |slot| {
+        let outcome = self.own.allocate(job, request, |slot| {
             self.with(|front, card, bus| {
                 let is_asked = self.runs(job) && front.allocate(card, bus, job.id, request);
                 if is_asked {
@@ -609,7 +618,18 @@ impl Embedder for LeasedFunction {
                 }
                 is_asked
             })
+        });
+        outcome.map_err(|error| match error {
+            WindowError::Refused { card, request, error, .. } => {
+                WindowError::Refused { card, request, error, memories: self.memories() }
+            }
+            error => error,
         })
+    }
+
+    fn own_memories(&self, _card: CardId) -> Result<Vec<OwnMemory>, WindowError> {
+        let memories = self.memories();
+        if memories.is_empty() { Err(self.own.without()) } else { Ok(memories) }
     }
 
     fn hand_over(

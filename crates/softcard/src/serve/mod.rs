@@ -53,6 +53,7 @@ use farside_linux::mapping::MemoryError;
 use thiserror::Error;
 
 use crate::kernels::Kernels;
+use crate::window_plan::{WindowMemory, WindowPlan, WindowPlanError, window_frames};
 
 pub use status::{CardStatus, FunctionStatus, HolderId, UserStatus};
 pub use worker::LeaseLimits;
@@ -85,8 +86,8 @@ pub struct CardConfig {
     pub functions: u16,
     /// Frames of each function. What [`Geometry::table_pages`] gives its tables comes on top.
     pub frames: u32,
-    /// Frames of each function that its kernels and its driver allocate in, behind the others; 0: it has no window.
-    pub window_frames: u32,
+    /// Memories of each function that its kernels and its driver allocate in, behind the others; none: it has no window.
+    pub window: Vec<WindowMemory>,
     /// Processing elements of each function.
     pub pes: u16,
     /// Address-space ids of each function.
@@ -111,7 +112,7 @@ impl CardConfig {
             card: 0,
             functions: 8,
             frames: 64 << 8,
-            window_frames: 0,
+            window: Vec::new(),
             pes: 2,
             asids: 16,
             jobs_max: 256,
@@ -134,8 +135,9 @@ impl CardConfig {
                 return Err(ServeError::Setting { what, value, most });
             }
         }
-        let all = u64::from(self.frames) + u64::from(self.window_frames);
-        if self.window_frames > 0 && all > FRAMES_WITH_WINDOW_MAX.into() {
+        self.plan()?;
+        let all = u64::from(self.frames) + window_frames(&self.window);
+        if !self.window.is_empty() && all > FRAMES_WITH_WINDOW_MAX.into() {
             let what = "frames of a function and its window";
             return Err(ServeError::Setting {
                 what,
@@ -148,7 +150,13 @@ impl CardConfig {
 
     /// Frames of a function's memory, the window's included.
     fn all_frames(&self) -> u32 {
-        self.frames.saturating_add(self.window_frames)
+        self.frames.saturating_add(self.window.iter().map(|memory| memory.frames).sum())
+    }
+
+    /// The window of each function, if it has one.
+    fn plan(&self) -> Result<Option<WindowPlan>, WindowPlanError> {
+        let has_one = !self.window.is_empty();
+        has_one.then(|| WindowPlan::new(&self.window)).transpose()
     }
 }
 
@@ -165,6 +173,9 @@ pub enum ServeError {
         /// The most there may be.
         most: u64,
     },
+    /// Memories that make no window.
+    #[error("a card's own memory cannot be had: {0}")]
+    Window(#[from] WindowPlanError),
     /// The folder or a socket cannot be had.
     #[error("{path} cannot be used: {error}; choose another folder, or end the card that uses it", path = .path.display())]
     Path {
@@ -279,13 +290,20 @@ mod config_tests {
     #[test]
     fn what_no_driver_believes_is_not_served() {
         let config = |frames, window_frames| {
-            CardConfig { frames, window_frames, ..CardConfig::new("/nonexistent") }.check()
+            let window = WindowMemory::only(window_frames);
+            CardConfig { frames, window, ..CardConfig::new("/nonexistent") }.check()
         };
         let most = FRAMES_WITH_WINDOW_MAX;
         assert!(config(4096, most - 4096).is_ok() && config(most, 0).is_ok());
         for (frames, window) in [(4096, most - 4095), (1, most), (most, 1), (1, u32::MAX)] {
             let refused = config(frames, window);
-            assert!(matches!(refused, Err(ServeError::Setting { .. })), "{refused:?}");
+            let is_setting =
+                matches!(refused, Err(ServeError::Setting { .. } | ServeError::Window(_)));
+            assert!(is_setting, "{refused:?}");
         }
+        let frames = most - 4096;
+        let window = vec![WindowMemory::plain(2048); 3];
+        let split = CardConfig { frames, window, ..CardConfig::new("/nonexistent") }.check();
+        assert!(matches!(split, Err(ServeError::Setting { .. })), "{split:?}");
     }
 }

@@ -17,7 +17,6 @@ use farside_types::{CardId, FrameNo, JobId, PAGE_SIZE};
 use super::CardConfig;
 use crate::job::Job;
 use crate::window::WindowError;
-use crate::window_plan::WindowPlan;
 
 /// Where a window begins until its driver says where it does.
 const FIRST_BASE: u64 = 1 << 44;
@@ -44,14 +43,14 @@ pub(super) struct AnswerSlot {
 
 /// Bytes of private memory that the tables of a window may take.
 pub(super) fn table_bytes(config: &CardConfig) -> u64 {
-    let plan = WindowPlan::new(config.window_frames).filter(|_| config.window_frames > 0);
-    plan.map_or(0, |plan| plan.table_bytes())
+    config.plan().ok().flatten().map_or(0, |plan| plan.table_bytes())
 }
 
 fn window(config: &CardConfig) -> Option<WindowConfig> {
-    let plan = WindowPlan::new(config.window_frames).filter(|_| config.window_frames > 0)?;
+    let plan = config.plan().ok()??;
     let window = WindowConfig::new(plan.allocator(FIRST_BASE).ok()?, config.pes).ok()?;
-    Some(window.within(config.frames))
+    let kinds = plan.memories().iter().map(|memory| memory.kind).collect();
+    Some(window.within(config.frames).of_kinds(kinds))
 }
 
 impl Own {
@@ -59,7 +58,7 @@ impl Own {
         Own {
             card: CardId(config.card as u8),
             first: config.frames,
-            frames: config.window_frames,
+            frames: config.all_frames() - config.frames,
             window: window(config),
             waiting: Mutex::default(),
         }
@@ -83,6 +82,11 @@ impl Own {
         }
     }
 
+    /// There is no window.
+    pub(super) fn without(&self) -> WindowError {
+        WindowError::NoWindow { card: self.card, why: NOT_SERVED }
+    }
+
     /// A kernel asks for something, by `ask`, which says whether it was taken, and waits for the answer: until those who have
     /// what it frees have let go, or it has to stop. What comes of it then is the function's affair.
     pub(super) fn allocate(
@@ -93,7 +97,7 @@ impl Own {
     ) -> Result<u64, WindowError> {
         let card = self.card;
         if self.window.is_none() {
-            return Err(WindowError::NoWindow { card, why: NOT_SERVED });
+            return Err(self.without());
         }
         let slot = Arc::new(AnswerSlot::default());
         let stopped = Err(AllocError::Stopped);
@@ -105,7 +109,8 @@ impl Own {
             // It was given up, or has stopped to wait for what it has asked before.
             false => stopped,
         };
-        result.map_err(|error| WindowError::Refused { card, request, error, free: None })
+        let memories = Vec::new();
+        result.map_err(|error| WindowError::Refused { card, request, error, memories })
     }
 
     /// The answer to what a job has asked goes here. The function's lock is held since it was asked.

@@ -13,6 +13,7 @@ use crate::error::KernelError;
 use crate::kernel::{Growable, KernelContext};
 use crate::kernels::{KernelArgs, Kernels};
 use crate::window::Backing;
+use crate::window_plan::WindowMemory;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const WORDS: usize = PAGE_SIZE / 8;
@@ -105,7 +106,7 @@ fn a_kernel_that_was_given_up_gets_nothing_and_frees_nothing_of_the_next() {
             all.with("next", move |k: &mut KernelContext, _: &KernelArgs| next(&next_line, k))
         });
     let mut fixture = Fixture::of(CardConfig {
-        window_frames: 64,
+        window: WindowMemory::only(64),
         kernels: Arc::new(kernels.unwrap()),
         grace: Duration::from_millis(5),
         ..CardConfig::new("/nonexistent")
@@ -150,7 +151,7 @@ fn what_a_kernel_held_when_it_was_given_up_is_free_when_it_lets_go() {
             Ok(0)
         });
     let mut fixture = Fixture::of(CardConfig {
-        window_frames: 64,
+        window: WindowMemory::only(64),
         kernels: Arc::new(kernels.unwrap()),
         grace: Duration::from_millis(5),
         ..CardConfig::new("/nonexistent")

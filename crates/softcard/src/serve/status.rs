@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::own_memory::OwnMemory;
+
 /// Whom the owner of a card hands a function to: a number of the owner's own, such as a lease's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HolderId(pub u64);
@@ -20,6 +22,9 @@ pub struct CardStatus {
     /// Bytes that are set apart for the translation tables of each function, beside that.
     #[serde(default)]
     pub table_bytes: u64,
+    /// Memories that each function has for its own window, beside that of its driver; all free.
+    #[serde(default)]
+    pub own_memories: Vec<OwnMemory>,
     /// Processing elements of each function.
     pub processing_elements: u16,
     /// Names of its kernels.
@@ -59,6 +64,9 @@ pub struct UserStatus {
     pub answers: bool,
     /// Jobs that run.
     pub jobs: usize,
+    /// The memories of its window, with what is free in them.
+    #[serde(default)]
+    pub own_memories: Vec<OwnMemory>,
     /// The function's counters by name.
     pub counters: BTreeMap<String, u64>,
 }

@@ -192,12 +192,12 @@ impl Slot {
         }
     }
 
-    fn status(&self) -> FunctionStatus {
+    fn status(&self, config: &CardConfig) -> FunctionStatus {
         let served = self.served.as_ref();
         FunctionStatus {
             function: self.number,
             socket: self.socket.display().to_string(),
-            user: served.and_then(status::user_of),
+            user: served.and_then(|served| status::user_of(served, config)),
             hung_threads: served.map_or(0, |served| served.report.hung as usize),
         }
     }

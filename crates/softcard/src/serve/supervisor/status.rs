@@ -10,13 +10,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use farside_card::MemorySizes;
 use farside_card::interface::register::COUNTER_NAMES;
 use farside_vfio_user::unix::{Connection, Listener};
 use rustix::net::{SendFlags, send};
 
 use super::{Served, Slot, bind};
+use crate::own_memory::OwnMemory;
 use crate::serve::channel::Message;
 use crate::serve::{CardConfig, CardStatus, STATUS_SOCKET, ServeError, UserStatus};
+use crate::window_plan::WindowMemory;
 
 /// How long workers have to say what they do.
 const ANSWER_LIMIT: Duration = Duration::from_millis(100);
@@ -147,14 +150,25 @@ fn status_of(config: &CardConfig, owner: u32, slots: &[Slot]) -> CardStatus {
         pid: owner,
         memory_bytes: bytes(config.all_frames()),
         table_bytes: bytes(config.geometry.table_pages_for(config.all_frames())),
+        own_memories: own_memories(config, None),
         processing_elements: config.pes,
         kernels: config.kernels.names().map(str::to_owned).collect(),
-        functions: slots.iter().map(Slot::status).collect(),
+        functions: slots.iter().map(|slot| slot.status(config)).collect(),
     }
 }
 
+/// The memories of a function's window: so many frames of each are free, or all.
+fn own_memories(config: &CardConfig, free: Option<&[u64]>) -> Vec<OwnMemory> {
+    let sizes = config.window.iter().enumerate().map(|(index, memory)| {
+        let WindowMemory { kind, frames } = *memory;
+        let told = free.and_then(|free| free.get(index)).copied().unwrap_or(frames.into());
+        MemorySizes { kind, frames, frames_free: told.min(frames.into()) as u32 }
+    });
+    OwnMemory::all(sizes)
+}
+
 /// Who uses a function; nobody as long as nobody was let in.
-pub(super) fn user_of(served: &Served) -> Option<UserStatus> {
+pub(super) fn user_of(served: &Served, config: &CardConfig) -> Option<UserStatus> {
     let pid = served.user?;
     let names = COUNTER_NAMES.iter().map(|name| (*name).to_owned());
     let counters: BTreeMap<String, u64> = names.zip(served.report.counters).collect();
@@ -166,6 +180,7 @@ pub(super) fn user_of(served: &Served) -> Option<UserStatus> {
         worker: served.process.pid(),
         answers: served.has_answered,
         jobs: served.report.jobs as usize,
+        own_memories: own_memories(config, Some(&served.report.frames_free)),
         counters,
     })
 }
