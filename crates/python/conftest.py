@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,13 @@ def own(own_kernels: Path) -> Iterator[farside.Space]:
         yield opened
 
 
-@pytest.fixture
-def served_own(own_kernels: Path, tmp_path: Path) -> Iterator[str]:
-    """The place of a card with as much own memory in a process of its own."""
+@contextmanager
+def served(place: Path, kernels: Path, window: str) -> Iterator[str]:
+    """The place of a card in a process of its own, with such memories of its own."""
     command = os.environ.get("FARSIDE_BIN")
     if command is None:
         pytest.fail("FARSIDE_BIN names no farside command: scripts/python/test.sh sets it")
-    place = tmp_path / "card"
-    arguments = ["card", "serve", str(place), "--window", "16MiB", "--kernels", str(own_kernels)]
+    arguments = ["card", "serve", str(place), "--window", window, "--kernels", str(kernels)]
     with subprocess.Popen([command, *arguments], stdout=subprocess.DEVNULL) as server:
         try:
             deadline = time.monotonic() + 60
@@ -52,6 +52,19 @@ def served_own(own_kernels: Path, tmp_path: Path) -> Iterator[str]:
             yield str(place)
         finally:
             server.terminate()
+
+
+@pytest.fixture
+def served_own(own_kernels: Path, tmp_path: Path) -> Iterator[str]:
+    """The place of a card with as much own memory in a process of its own."""
+    with served(tmp_path / "card", own_kernels, "16MiB") as place:
+        yield place
+
+
+@pytest.fixture
+def serve_own(own_kernels: Path, tmp_path: Path) -> Callable[[str], AbstractContextManager[str]]:
+    """Serves a card with memories of its own: as `served`."""
+    return lambda window: served(tmp_path / "card", own_kernels, window)
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from farside._future import Future
 from farside._kernel import Kernel, get_include, kernel
 from farside._report import Report
 from farside._simulate import machine_text, machines, schemes, simulate, sweep, workloads
-from farside._space import HOST, MADE, MADE_COLUMN, Part, Space
+from farside._space import HOST, MADE, MADE_COLUMN, OwnMemory, Part, Space
 from farside._table import buffers, values
 from farside._trace import write_trace
 
@@ -41,6 +41,7 @@ __all__ = [
     "KernelError",
     "Lent",
     "LentError",
+    "OwnMemory",
     "Part",
     "Report",
     "Space",

@@ -54,6 +54,8 @@ def write(array: Array) -> Lent:
 
 def shared(array: Array) -> Lent:
     """Lends words of 4 or 8 bytes that everybody may change at the same time, by atomic operations."""
+    if not array.flags.writeable:
+        raise ValueError("shared() of an array that is read-only; lend it by read()")
     if array.dtype.itemsize not in (4, 8) or array.dtype.kind not in "iu":
         raise TypeError(f"shared() of {array.dtype}; words that all may change are int32, uint32, int64 or uint64")
     return Lent(array, Kind.SHARED)

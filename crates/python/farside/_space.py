@@ -39,13 +39,13 @@ _open: weakref.WeakSet[Space] = weakref.WeakSet()
 class _Bytes:
     """Bytes of memory of a space, as NumPy takes them. Every array over them holds it, and it holds the memory."""
 
-    def __init__(self, memory: _farside.Memory) -> None:
+    def __init__(self, memory: _farside.Memory, read_only: bool = False) -> None:
         self.memory = memory
         self.__array_interface__ = {
             "version": 3,
             "shape": (memory.nbytes,),
             "typestr": "|u1",
-            "data": (memory.address, False),
+            "data": (memory.address, read_only),
         }
 
 
@@ -65,13 +65,26 @@ class Part:
     """Why it came there last."""
 
 
+@dataclass(frozen=True)
+class OwnMemory:
+    """One of a card's own memories."""
+
+    number: int
+    name: str
+    """Its kind and its number among those of that kind, as "hbm0"."""
+    kind: str
+    nbytes: int
+    free: int
+    """Bytes that nobody has."""
+
+
 class Space:
     """One virtual address space over host memory and cards. Closed by `close` or at the end of `with`.
 
     `cards`: how many there are, in this program; or where they are, as `farside … --cards` takes it.
     `card_memory`: bytes of memory of each card. `card_window`: bytes of each card in the program for its own memory
-    (`array_on`), beside that; cards that are served have what they are served with. `address_space`: bytes that can be
-    allocated.
+    (`array_on`), beside that, or several memories as pairs of a kind ("ddr", "hbm", "bram", "host" or "memory") and
+    bytes; cards that are served have what they are served with. `address_space`: bytes that can be allocated.
     `placement`: a placement scheme by its name. `large_pages`: arrays of 2 MiB and more lie in large pages and move in
     blocks of 2 MiB, for data that is used in large parts. `kernel_libraries`: shared libraries written to
     `farside-kernel.h`; their code runs in this process.
@@ -87,7 +100,7 @@ class Space:
         cards: int | str = 2,
         *,
         card_memory: int | None = None,
-        card_window: int | None = None,
+        card_window: int | Sequence[tuple[str, int]] = 0,
         address_space: int | None = None,
         processing_elements: int | None = None,
         placement: str | None = None,
@@ -97,7 +110,7 @@ class Space:
         self._space = _farside.Space(
             cards if isinstance(cards, int) else 1,
             card_memory,
-            card_window,
+            _memories(card_window),
             address_space,
             processing_elements,
             placement,
@@ -139,14 +152,39 @@ class Space:
         """
         return _array(shape, dtype, lambda nbytes: self._space.alloc(nbytes, name))
 
-    def array_on(self, card: int, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> Array:
+    def array_on(
+        self,
+        card: int,
+        shape: int | Sequence[int],
+        dtype: npt.DTypeLike = np.float64,
+        *,
+        memory: int | str = 0,
+    ) -> Array:
         """An array of zeros in a card's own memory: it stays there, and host and other cards reach it where it is.
+
+        `memory`: which of the card's own memories (`own_memories`), by its number or its name; or by its kind, if the
+        card has one of it alone. All of it has memory at once: NumPy reaches every page.
 
         Raises TypeError for a type that holds Python objects, FarsideError if the card has no such memory, or too
         little.
         """
-        _check_card(card)
-        return _array(shape, dtype, lambda nbytes: self._space.alloc_on(card, nbytes))
+        number = self._own_memory(card, memory)
+        return _array(shape, dtype, lambda nbytes: self._space.alloc_on(card, nbytes, number, None))
+
+    def copy_on(self, card: int, array: npt.ArrayLike, *, memory: int | str = 0) -> Array:
+        """A copy of an array in a card's own memory that nobody writes: no kernel, and not the program.
+
+        `memory` is as in `array_on`. Raises what that raises. A kernel that writes it nevertheless fails.
+        """
+        source = np.asarray(array)
+        number = self._own_memory(card, memory)
+        values = source.tobytes() if not source.dtype.hasobject else None
+        return _array(
+            source.shape,
+            source.dtype,
+            lambda nbytes: self._space.alloc_on(card, nbytes, number, values),
+            read_only=True,
+        )
 
     def take_over(self, card: int, made: Any, dtype: npt.DTypeLike, *, copy: bool | None = None) -> Array:
         """What a kernel in C has made in its card's own memory (`farside_finish`), as an array.
@@ -185,10 +223,30 @@ class Space:
         parts = [(int(made[part]["address"]), int(made[part]["length"])) for part in ("values", "offsets", "validity")]
         return self._space.take_over_column(card, parts, int(made["length"]), _format(kind))
 
-    def own_memory_free(self, card: int) -> int:
-        """Bytes of a card's own memory that nobody has."""
+    def own_memories(self, card: int) -> list[OwnMemory]:
+        """A card's own memories, in the order of their numbers.
+
+        Raises FarsideError if it has none.
+        """
         _check_card(card)
-        return self._space.own_memory_free(card)
+        told = enumerate(self._space.own_memories(card))
+        return [OwnMemory(number, name, kind, nbytes, free) for number, (kind, name, nbytes, free) in told]
+
+    def own_memory_free(self, card: int, memory: int | str | None = None) -> int:
+        """Bytes of a card's own memory that nobody has: of one of its memories, or of all."""
+        memories = self.own_memories(card)
+        if memory is None:
+            return sum(own.free for own in memories)
+        number = self._own_memory(card, memory)
+        if not 0 <= number < len(memories):
+            names = ", ".join(f"{own.number} ({own.name})" for own in memories)
+            raise _farside.FarsideError(f"card {card} has no memory number {number} of its own; there are {names}")
+        return memories[number].free
+
+    def _own_memory(self, card: int, memory: int | str) -> int:
+        """The number of one of a card's own memories."""
+        _check_card(card)
+        return memory if isinstance(memory, int) else self._space.own_memory(card, memory)
 
     def copy(self, array: npt.ArrayLike, *, name: str = "") -> Array:
         """A copy of an array in shared memory."""
@@ -294,6 +352,15 @@ def _check_card(card: int) -> None:
         raise ValueError(f"there is no card {card}")
 
 
+def _memories(window: int | Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """A card's own memories: kinds and bytes."""
+    if isinstance(window, int):
+        if window < 0:
+            raise ValueError(f"card_window={window} is less than nothing")
+        return [("memory", window)] if window else []
+    return [(kind, nbytes) for kind, nbytes in window]
+
+
 def _plain(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """A type whose values a card can have."""
     kind = np.dtype(dtype)
@@ -327,7 +394,12 @@ def _format(kind: Any) -> str:
     return format
 
 
-def _array(shape: int | Sequence[int], dtype: npt.DTypeLike, allocate: Callable[[int], _farside.Memory]) -> Array:
+def _array(
+    shape: int | Sequence[int],
+    dtype: npt.DTypeLike,
+    allocate: Callable[[int], _farside.Memory],
+    read_only: bool = False,
+) -> Array:
     """An array over so many bytes of memory."""
     kind = _plain(dtype)
     dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -340,7 +412,7 @@ def _array(shape: int | Sequence[int], dtype: npt.DTypeLike, allocate: Callable[
         return np.empty(dimensions, kind)
     if nbytes >= 1 << 63:
         raise ValueError(f"an array of {nbytes} bytes is more than there are addresses for")
-    return np.asarray(_Bytes(allocate(nbytes))).view(kind).reshape(dimensions)
+    return np.asarray(_Bytes(allocate(nbytes), read_only)).view(kind).reshape(dimensions)
 
 
 def _typed(function: Kernel, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:

@@ -29,6 +29,7 @@ pub(crate) fn raised(error: farside::Error) -> PyErr {
     match error {
         farside::Error::Kernel(_) | farside::Error::Kernels(_) => KernelError::new_err(message),
         farside::Error::Setting { .. }
+        | farside::Error::OwnMemory(_)
         | farside::Error::Scheme(_)
         | farside::Error::Cards { .. } => PyValueError::new_err(message),
         _ => FarsideError::new_err(message),

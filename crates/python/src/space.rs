@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farside::{
     Advice, AgentId, ArgKind, Backing, CBody, CardBuffer, CardId, KernelArg, Made, MadeColumn,
-    MemoryId, body_kernel, parse_cards,
+    MemoryId, MemoryKind, OwnMemoryId, UnknownMemoryKind, body_kernel, parse_cards,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,6 +23,9 @@ const HOST: i64 = -1;
 
 /// A range of pages as Python gets it: first address, bytes, state, the memory that owns it, those with a copy, why.
 type Part = (u64, u64, String, Option<String>, Vec<String>, Option<String>);
+
+/// A memory as Python gets it: kind, name, bytes, free bytes.
+type OwnMemory = (String, String, u64, u64);
 
 /// One virtual address space over host memory and cards.
 #[pyclass(frozen, module = "farside")]
@@ -52,7 +55,7 @@ impl Space {
         py: Python<'_>,
         cards: usize,
         card_memory: Option<u64>,
-        card_window: Option<u64>,
+        card_window: Vec<(String, u64)>,
         address_space: Option<u64>,
         processing_elements: Option<u16>,
         placement: Option<&str>,
@@ -64,9 +67,11 @@ impl Space {
         if let Some(bytes) = card_memory {
             builder = builder.card_memory(bytes);
         }
-        if let Some(bytes) = card_window {
-            builder = builder.card_window(bytes);
-        }
+        let window =
+            card_window.iter().map(|(kind, bytes)| Ok((kind.parse::<MemoryKind>()?, *bytes)));
+        let window = window.collect::<Result<Vec<_>, UnknownMemoryKind>>();
+        let window = window.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        builder = builder.card_window_memories(window);
         if let Some(bytes) = address_space {
             builder = builder.address_space(bytes);
         }
@@ -117,14 +122,36 @@ impl Space {
         Ok(self.hold(Allocation::Shared(words.map_err(raised)?), nbytes))
     }
 
-    /// A card's own memory, zero, all of it there.
-    fn alloc_on(&self, py: Python<'_>, card: usize, nbytes: u64) -> PyResult<Memory> {
+    /// A card's own memory, zero, all of it there, in one of the card's memories; with `values`, which are as many bytes, these,
+    /// which no kernel writes.
+    fn alloc_on(
+        &self,
+        py: Python<'_>,
+        card: usize,
+        nbytes: u64,
+        memory: i64,
+        values: Option<&[u8]>,
+    ) -> PyResult<Memory> {
         let space = self.open()?;
         let card = space.card(card).map_err(raised)?;
+        let memory = u8::try_from(memory).map(OwnMemoryId).map_err(|_| {
+            PyValueError::new_err(format!(
+                "{card} has no memory number {memory} of its own; own_memories({}) lists them",
+                card.0
+            ))
+        })?;
         let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
+        let options = Backing::Eager.in_memory(memory);
         let own = py.detach(|| {
             drop(self.ended());
-            let own = space.alloc_on::<u8>(card, len, Backing::Eager)?;
+            let own = match values {
+                None => space.alloc_on::<u8>(card, len, options)?,
+                Some(values) => {
+                    let mut own = space.alloc_on::<u8>(card, len, options.read_only())?;
+                    own.fill_from(values)?;
+                    own
+                }
+            };
             own.host()?;
             Ok(own)
         });
@@ -159,15 +186,24 @@ impl Space {
         })
     }
 
-    /// Bytes of a card's own memory that nobody has.
-    fn own_memory_free(&self, py: Python<'_>, card: usize) -> PyResult<u64> {
+    /// A card's own memories in the order of their numbers: kind, name, bytes, and those that nobody has.
+    fn own_memories(&self, py: Python<'_>, card: usize) -> PyResult<Vec<OwnMemory>> {
         let space = self.open()?;
         let card = space.card(card).map_err(raised)?;
-        py.detach(|| {
+        let all = py.detach(|| {
             drop(self.ended());
-            space.own_memory_free(card)
-        })
-        .map_err(raised)
+            space.own_memories(card)
+        });
+        let told = |it: farside::OwnMemory| (it.kind.to_string(), it.name, it.bytes, it.bytes_free);
+        Ok(all.map_err(raised)?.into_iter().map(told).collect())
+    }
+
+    /// The number of one of a card's own memories.
+    fn own_memory(&self, py: Python<'_>, card: usize, name: &str) -> PyResult<u8> {
+        let space = self.open()?;
+        let card = space.card(card).map_err(raised)?;
+        let OwnMemoryId(number) = py.detach(|| space.own_memory(card, name)).map_err(raised)?;
+        Ok(number)
     }
 
     /// A new stream.

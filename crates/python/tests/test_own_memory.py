@@ -6,6 +6,8 @@ import faulthandler
 import gc
 import os
 import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +263,94 @@ def test_a_card_in_a_process_of_its_own(served_own: str, own_kernels: Path) -> N
     # Its card serves this program as long as an array is there.
     assert (odds == x).all()
     assert odds.sum() == 2_500_000_000
+
+
+MEMORIES = [("ddr", 8 << 20), ("hbm", 1 << 20), ("ddr", 1 << 20)]
+
+
+def test_an_array_is_in_the_memory_that_it_chose() -> None:
+    with farside.Space(cards=2, address_space=64 << 20, card_window=MEMORIES) as space:
+        assert [(own.name, own.kind, own.nbytes) for own in space.own_memories(1)] == [
+            ("ddr0", "ddr", 8 << 20),
+            ("hbm0", "hbm", 1 << 20),
+            ("ddr1", "ddr", 1 << 20),
+        ]
+        chosen: list[tuple[int | str, int]] = [(0, 0), ("ddr0", 0), (1, 1), ("hbm", 1), ("hbm0", 1), ("ddr1", 2)]
+        for memory, number in chosen:
+            before = [own.free for own in space.own_memories(1)]
+            x = space.array_on(1, 1000, np.int64, memory=memory)
+            before[number] -= 2 * PAGE
+            assert [own.free for own in space.own_memories(1)] == before
+            assert space.own_memory_free(1, memory) == before[number]
+            assert space.own_memory_free(1) == sum(before)
+            space.run(add, 5, farside.write(x), card=0)
+            assert (x == 5).all()
+            del x
+            gc.collect()
+        assert space.own_memory_free(1) == space.own_memory_free(0) == 10 << 20
+
+
+def test_a_memory_that_is_full_or_is_not_there_is_an_error() -> None:
+    with farside.Space(cards=1, address_space=64 << 20, card_window=MEMORIES) as space:
+        full = space.array_on(0, 1 << 20, np.uint8, memory="hbm0")
+        with pytest.raises(farside.FarsideError, match=r"0 bytes of hbm0 are free, and 8388608 bytes of ddr0"):
+            space.array_on(0, 1, np.uint8, memory=1)
+        assert not space.array_on(0, 1, np.uint8).any()
+        del full
+        for memory in (3, 15, 255):
+            with pytest.raises(farside.FarsideError, match=r"there are 0 \(ddr0\), 1 \(hbm0\), 2 \(ddr1\)"):
+                space.array_on(0, 1, memory=memory)
+            with pytest.raises(farside.FarsideError, match="no memory number"):
+                space.own_memory_free(0, memory)
+        for memory in (-1, 256, 1 << 40):
+            with pytest.raises(ValueError, match="no memory number"):
+                space.array_on(0, 1, memory=memory)
+        for name in ("ddr", "bram0", ""):
+            with pytest.raises(farside.FarsideError, match="it has ddr0, hbm0, ddr1"):
+                space.array_on(0, 1, memory=name)
+    senseless: list[tuple[Any, str]] = [
+        ([("gddr", 4096)], "no kind of memory"),
+        ([("hbm", 4097)], "no whole pages"),
+        ([("hbm", 4096), ("ddr", 0)], "ddr0 has no page"),
+        ([("hbm", 4096)] * 16, "1 to 15 memories"),
+        (-1, "less than nothing"),
+    ]
+    for window, why in senseless:
+        with pytest.raises(ValueError, match=why):
+            farside.Space(cards=1, card_window=window)
+
+
+def test_a_copy_on_a_card_is_read_and_written_by_nobody() -> None:
+    with farside.Space(cards=2, address_space=64 << 20, card_window=MEMORIES) as space:
+        numbers = np.arange(3000, dtype=np.uint64).reshape(3, 1000)
+        table = space.copy_on(1, numbers.T, memory="hbm")
+        assert (table == numbers.T).all()
+        assert table.dtype == np.uint64
+        assert space.own_memory_free(1, "hbm") == (1 << 20) - 6 * PAGE
+        for card in space.cards:
+            assert space.run("farside.sum", farside.read(table), card=card) == numbers.sum()
+        with pytest.raises(ValueError, match="read-only"):
+            farside.write(table)
+        with pytest.raises(ValueError, match="read-only"):
+            farside.shared(table)
+        with pytest.raises(ValueError, match="read-only"):
+            table[0, 0] = 1
+        # Whoever gets around NumPy is stopped by the card.
+        forced = farside.Lent(table, farside.write(space.array(1)).kind)
+        for card in space.cards:
+            with pytest.raises(farside.KernelError, match="read"):
+                space.run("farside.increment", forced, card=card)
+        assert (table == numbers.T).all()
+        assert space.copy_on(0, np.empty((0, 4))).shape == (0, 4)
+        with pytest.raises(TypeError, match="Python objects"):
+            space.copy_on(0, np.array([object()]))
+
+
+def test_a_served_card_has_several_memories_too(serve_own: Callable[[str], AbstractContextManager[str]]) -> None:
+    with serve_own("ddr=8M,hbm=1M") as place, farside.Space(cards=place, address_space=64 << 20) as space:
+        x = space.array_on(0, 1000, np.int64, memory="hbm")
+        assert [own.free for own in space.own_memories(0)] == [8 << 20, (1 << 20) - 2 * PAGE]
+        x[:] = 3
+        assert space.run("farside.sum", farside.read(x)) == 3000
+        with pytest.raises(farside.FarsideError, match="hbm0 are free, and 8388608 bytes of ddr0"):
+            space.array_on(0, 1 << 20, np.uint8, memory="hbm")
