@@ -14,7 +14,7 @@ SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo demo-lend bench test qemu python wheel rtl rtl-long rtl-report soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu c python wheel rtl rtl-long rtl-report soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
@@ -22,6 +22,7 @@ help:
 	@echo "make test        format, lints, documentation and every test, with a budget of time"
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
 	@echo "make python      only the tests of the Python package (crates/python/README.md)"
+	@echo "make c           only the tests of libfarside for C and C++ (docs/c.md)"
 	@echo "make wheel       the wheel of the Python package, in target/wheels"
 	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
 	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
@@ -57,6 +58,10 @@ test:
 
 qemu: setup
 	@scripts/qemu/test.sh
+
+c: setup
+	@cargo test --locked -p farside-c
+	@scripts/c/test.sh
 
 python: setup
 	@scripts/python/test.sh

@@ -5,8 +5,8 @@
 # their own and that of the processes that they start, so that it does not matter what else the machine
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
-# Lending in network namespaces runs beside the longest of them; the units for systemd, the Ray cluster, the Python
-# package, the VHDL and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
+# Lending in network namespaces runs beside the longest of them; the units for systemd, the Ray cluster, the library
+# for C, the Python package, the VHDL and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
 # be had the summary says NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
@@ -30,6 +30,7 @@ crates/live 60
 crates/workloads 60
 crates/sim 200
 crates/farside 60
+crates/c 30
 crates/cli 400
 guest 10
 tests 700
@@ -50,6 +51,8 @@ readonly LEND_LIMIT_S=900
 readonly RTL_LIMIT_S=1800
 # Half a minute with two processors, once NumPy and Numba are there.
 readonly PYTHON_LIMIT_S=1800
+# A quarter of a minute, once CMake is there.
+readonly C_LIMIT_S=600
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600
 # The exit code of a step that could not be run.
@@ -128,8 +131,8 @@ step() {
 }
 
 # Builds all tests; afterwards $scratch/tests has a line for each program of tests: the folder of its
-# crate, and the program. $scratch/farside names the command, and $scratch/python the extension of Python, which were
-# built with them: `cargo test` would not build an extension, and alone it has other features than they have.
+# crate, and the program. $scratch/farside names the command, $scratch/python the extension of Python, and $scratch/c the library
+# for C, which were built with them: `cargo test` would not build libraries, and alone they have other features than they have.
 build_tests() {
     cargo build --locked --workspace --lib --bins --tests --examples --message-format=json-render-diagnostics \
         >"$scratch/built" || return
@@ -138,7 +141,9 @@ build_tests() {
     sed -n 's/.*"target":{"kind":\["bin"\][^}]*"name":"farside",.*"test":false}.*"executable":"\([^"]*\)".*/\1/p' "$scratch/built" |
         head -n 1 >"$scratch/farside"
     sed -n 's/.*"name":"farside_python".*"filenames":\["\([^"]*\.so\)".*/\1/p' "$scratch/built" >"$scratch/python"
-    [ -s "$scratch/tests" ] && [ -s "$scratch/farside" ] && [ -s "$scratch/python" ]
+    sed -n 's/.*"name":"farside_c".*"filenames":\["\([^"]*\)\/[^"/]*".*/\1/p' "$scratch/built" | head -n 1 >"$scratch/c"
+    [ -s "$scratch/tests" ] && [ -s "$scratch/farside" ] &&
+        [ -s "$scratch/python" ] && [ -s "$scratch/c" ]
 }
 
 # run_tests FOLDER: the tests of the crate in that folder, as cargo runs them, but two programs at a time: they
@@ -257,7 +262,8 @@ if check "build tests" bash -c build_tests && check "all have budgets" bash -c a
     # Built alone, the command's crates have other features than the tests have, and all of them would be built again.
     FARSIDE_BIN=$(<"$scratch/farside")
     FARSIDE_PYTHON_LIBRARY=$(<"$scratch/python")
-    export FARSIDE_BIN FARSIDE_PYTHON_LIBRARY
+    FARSIDE_C_LIBRARY=$(<"$scratch/c")
+    export FARSIDE_BIN FARSIDE_PYTHON_LIBRARY FARSIDE_C_LIBRARY
     while read -r folder budget; do
         # Lending mostly waits, and so do the two longest steps.
         [ "$folder" != crates/cli ] || begin_script lend "$LEND_LIMIT_S"
@@ -274,6 +280,7 @@ RUSTFLAGS="--cfg loom" check loom cargo test --locked --release -p farside-card 
     --target-dir target/loom -q
 test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
+test_script c "$C_LIMIT_S"
 test_script python "$PYTHON_LIMIT_S"
 test_script rtl "$RTL_LIMIT_S"
 test_script qemu "$QEMU_LIMIT_S"

@@ -84,6 +84,42 @@ pub enum Error {
         /// The nearest allocation, in brackets.
         nearest: String,
     },
+    /// A space that is closed.
+    #[error("this space is closed; open another one")]
+    Closed,
+    /// An address range that is no memory of the space, or no longer.
+    #[error(
+        "{:#x}..{:#x} is no memory of this space; pass memory that it has allocated and that is not freed",
+        .bytes.start, .bytes.end
+    )]
+    NoMemory {
+        /// The addresses.
+        bytes: Range<u64>,
+    },
+    /// A card's own memory, where the driver was asked to do something with it.
+    #[error(
+        "{:#x}..{:#x} is {card}'s own memory, which stays where it is; use shared memory for what shall move",
+        .bytes.start, .bytes.end
+    )]
+    StaysOnCard {
+        /// The addresses.
+        bytes: Range<u64>,
+        /// The card.
+        card: CardId,
+    },
+    /// Memory that is lent to a kernel which has not ended.
+    #[error(
+        "{kernel}: {:#x}..{:#x} is lent to kernel `{holder}`, which has not ended; wait for it, or come after it",
+        .bytes.start, .bytes.end
+    )]
+    Lent {
+        /// What was not done.
+        kernel: String,
+        /// The bytes that are held.
+        bytes: Range<u64>,
+        /// The kernel that holds them.
+        holder: String,
+    },
     /// A setting that cannot work.
     #[error("{what} is {value}, which cannot work: {why}")]
     Setting {

@@ -53,7 +53,7 @@ mod cards;
 mod columns;
 mod error;
 mod for_each;
-mod foreign;
+pub mod foreign;
 mod launch;
 mod moving;
 mod order;
@@ -89,13 +89,12 @@ pub use farside_softcard::{
 };
 pub use farside_svm::{
     Advice, Contested, Evidence, Fight, GroupFacts, Judge, Located, Moved, ObjectFacts, ObjectView,
-    PageState, PlacementScheme, Stats, Verdict, Why, placement,
+    PageState, PlacementScheme, RequestError, Stats, Verdict, Why, placement,
 };
 pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,
 };
 pub use for_each::{ForEach, Pieces, Progress, ScopedForEach, Shares};
-pub use foreign::ForeignJob;
 pub use launch::{Job, Launch, Scope, ScopedLaunch, Stream};
 pub use moving::{MoveLaunch, Moving};
 pub use order::Precedes;

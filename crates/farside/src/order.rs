@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use farside_live::Predecessor;
 
-use crate::{ForeignJob, Job, Moving, Pieces};
+use crate::foreign::ForeignJob;
+use crate::{Job, Moving, Pieces};
 
 mod sealed {
     use super::Predecessor;

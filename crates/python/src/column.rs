@@ -4,13 +4,13 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use farside::arrow::{self, ArrowArray, ArrowSchema, Owner, Part};
+use farside::foreign::Allocation;
 use farside::{CardBuffer, CardColumn, CardId, ColumnType, MadeColumn};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::raised;
-use crate::memory::Allocation;
 
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";

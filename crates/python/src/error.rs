@@ -32,6 +32,7 @@ pub(crate) fn raised(error: farside::Error) -> PyErr {
         | farside::Error::OwnMemory(_)
         | farside::Error::Scheme(_)
         | farside::Error::Cards { .. } => PyValueError::new_err(message),
+        farside::Error::Lent { .. } => LentError::new_err(message),
         _ => FarsideError::new_err(message),
     }
 }

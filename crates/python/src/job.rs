@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farside::ForeignJob;
+use farside::foreign::{ForeignJob, LaunchId};
 use pyo3::prelude::*;
 
 use crate::error::raised;
-use crate::lending::LaunchId;
 
 /// How long a wait goes on without a look whether Ctrl-C was pressed.
 const PATIENCE: Duration = Duration::from_millis(50);

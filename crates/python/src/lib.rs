@@ -7,7 +7,6 @@
 mod column;
 mod error;
 mod job;
-mod lending;
 mod memory;
 mod simulation;
 mod space;

@@ -1,70 +1,12 @@
 //! Memory that Python holds.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use farside::{Buffer, CardBuffer};
+use farside::foreign::Allocation;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::error::{FarsideError, raised};
-
-const WORD: u64 = size_of::<AtomicU32>() as u64;
-
-/// Memory of a space. Python's views of it are no borrows: nobody makes slices of it here.
-pub(crate) enum Allocation {
-    /// Shared memory, in words that all agents may change at any time.
-    Shared(Buffer<AtomicU32>),
-    /// A card's own.
-    Own(CardBuffer<u8>),
-}
-
-impl Allocation {
-    fn start(&self) -> u64 {
-        match self {
-            Allocation::Shared(words) => words.addr().0,
-            Allocation::Own(bytes) => bytes.addr().0,
-        }
-    }
-
-    fn end(&self) -> u64 {
-        match self {
-            Allocation::Shared(words) => words.addr().0 + words.len() as u64 * WORD,
-            Allocation::Own(bytes) => bytes.addr().0 + bytes.len() as u64,
-        }
-    }
-
-    /// A card's own memory, if it is that.
-    pub(crate) fn own(&self) -> Option<&CardBuffer<u8>> {
-        match self {
-            Allocation::Shared(_) => None,
-            Allocation::Own(bytes) => Some(bytes),
-        }
-    }
-
-    /// The words that have these bytes, which are in it, for requests to the driver.
-    ///
-    /// # Errors
-    /// It is a card's own memory, of which the driver knows nothing.
-    pub(crate) fn words(&self, bytes: &Range<u64>) -> PyResult<&[AtomicU32]> {
-        match self {
-            Allocation::Shared(words) => {
-                let first = (bytes.start - self.start()) / WORD;
-                let end = (bytes.end - self.start()).div_ceil(WORD);
-                Ok(&words[first as usize..end as usize])
-            }
-            Allocation::Own(own) => {
-                let (Range { start, end }, card) = (bytes, own.card());
-                Err(FarsideError::new_err(format!(
-                    "{start:#x}..{end:#x} is {card}'s own memory, which stays where it is; use an array of \
-                     Space.array for what shall move"
-                )))
-            }
-        }
-    }
-}
 
 /// An allocation. Freed when nothing refers to it any more: no array over it, and no kernel that it is lent to.
 #[pyclass(frozen, module = "farside")]
@@ -108,22 +50,5 @@ impl Memory {
 impl Memory {
     pub(crate) fn new(allocation: Arc<Allocation>, nbytes: u64) -> Memory {
         Memory { allocation, nbytes }
-    }
-}
-
-/// The allocations of a space, by their first addresses.
-#[derive(Default)]
-pub(crate) struct Memories(BTreeMap<u64, Weak<Allocation>>);
-
-impl Memories {
-    pub(crate) fn add(&mut self, allocation: &Arc<Allocation>) {
-        self.0.retain(|_, memory| memory.strong_count() > 0);
-        self.0.insert(allocation.start(), Arc::downgrade(allocation));
-    }
-
-    /// The allocation that has all of these bytes.
-    pub(crate) fn of(&self, bytes: &Range<u64>) -> Option<Arc<Allocation>> {
-        let (_, memory) = self.0.range(..=bytes.start).next_back()?;
-        memory.upgrade().filter(|allocation| bytes.end <= allocation.end())
     }
 }

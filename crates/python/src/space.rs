@@ -1,22 +1,21 @@
 //! The space.
 
-use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use farside::foreign::{Allocation, ForeignLaunch, ForeignSpace};
 use farside::{
-    Advice, AgentId, ArgKind, Backing, CBody, CardBuffer, CardId, KernelArg, Made, MadeColumn,
-    MemoryId, MemoryKind, OwnMemoryId, UnknownMemoryKind, body_kernel, parse_cards,
+    Advice, ArgKind, Backing, CBody, CardBuffer, KernelArg, Made, MadeColumn, MemoryKind,
+    OwnMemoryId, UnknownMemoryKind, body_kernel, parse_cards,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::column::Column;
-use crate::error::{FarsideError, LentError, raised};
+use crate::error::{FarsideError, raised};
 use crate::job::{Job, wait};
-use crate::lending::{Lendings, Wanted, lent};
-use crate::memory::{Allocation, Memories, Memory};
+use crate::memory::Memory;
 
 /// The number of the host's memory in Python.
 const HOST: i64 = -1;
@@ -29,18 +28,7 @@ type OwnMemory = (String, String, u64, u64);
 
 /// One virtual address space over host memory and cards.
 #[pyclass(frozen, module = "farside")]
-pub(crate) struct Space {
-    /// None once it is closed.
-    space: Mutex<Option<farside::Space>>,
-    /// The process that opened it.
-    process: u32,
-    memories: Mutex<Memories>,
-    lendings: Mutex<Lendings>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(crate) struct Space(ForeignSpace);
 
 #[pymethods]
 impl Space {
@@ -89,12 +77,7 @@ impl Space {
             builder = unsafe { builder.kernel_library(library) };
         }
         let space = py.detach(|| builder.build()).map_err(raised)?;
-        Ok(Space {
-            space: Mutex::new(Some(space)),
-            process: std::process::id(),
-            memories: Mutex::default(),
-            lendings: Mutex::default(),
-        })
+        Ok(Space(ForeignSpace::new(space)))
     }
 
     /// Number of cards.
@@ -111,15 +94,8 @@ impl Space {
 
     /// Shared memory, zero.
     fn alloc(&self, py: Python<'_>, nbytes: u64, name: &str) -> PyResult<Memory> {
-        let space = self.open()?;
-        let words = nbytes.div_ceil(size_of::<AtomicU32>() as u64);
-        // More than there are addresses for: the driver says how many there are.
-        let words = usize::try_from(words).unwrap_or(usize::MAX);
-        let words = py.detach(|| {
-            drop(self.ended());
-            space.alloc_atomic::<AtomicU32>(words, name)
-        });
-        Ok(self.hold(Allocation::Shared(words.map_err(raised)?), nbytes))
+        let allocation = py.detach(|| self.0.alloc(nbytes, name)).map_err(raised)?;
+        Ok(Memory::new(allocation, nbytes))
     }
 
     /// A card's own memory, zero, all of it there, in one of the card's memories; with `values`, which are as many bytes, these,
@@ -132,30 +108,17 @@ impl Space {
         memory: i64,
         values: Option<&[u8]>,
     ) -> PyResult<Memory> {
-        let space = self.open()?;
-        let card = space.card(card).map_err(raised)?;
         let memory = u8::try_from(memory).map(OwnMemoryId).map_err(|_| {
             PyValueError::new_err(format!(
-                "{card} has no memory number {memory} of its own; own_memories({}) lists them",
-                card.0
+                "card {card} has no memory number {memory} of its own; own_memories({card}) lists them"
             ))
         })?;
-        let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
         let options = Backing::Eager.in_memory(memory);
-        let own = py.detach(|| {
-            drop(self.ended());
-            let own = match values {
-                None => space.alloc_on::<u8>(card, len, options)?,
-                Some(values) => {
-                    let mut own = space.alloc_on::<u8>(card, len, options.read_only())?;
-                    own.fill_from(values)?;
-                    own
-                }
-            };
-            own.host()?;
-            Ok(own)
+        let own = py.detach(|| match values {
+            None => self.0.alloc_on(card, nbytes, options),
+            Some(values) => self.0.copy_on(card, values, options),
         });
-        Ok(self.hold(Allocation::Own(own.map_err(raised)?), nbytes))
+        Ok(Memory::new(own.map_err(raised)?, nbytes))
     }
 
     /// What a kernel has handed over in its card's own memory.
@@ -164,7 +127,8 @@ impl Space {
         let card = space.card(card).map_err(raised)?;
         let made = Made { addr, len: nbytes };
         let own: Result<CardBuffer<u8>, _> = py.detach(|| space.take_over(card, made));
-        Ok(self.hold(Allocation::Own(own.map_err(raised)?), nbytes))
+        let allocation = self.0.keep(Allocation::Own(own.map_err(raised)?));
+        Ok(Memory::new(allocation, nbytes))
     }
 
     /// A column that a kernel has handed over: addresses and lengths of values, offsets and validity, and the number of
@@ -182,20 +146,17 @@ impl Space {
         let [values, offsets, validity] = parts.map(|(addr, len)| Made { addr, len });
         let made = MadeColumn { values, offsets, validity, len };
         py.detach(|| {
-            Column::take_over(&space, card, made, format, |bytes| self.keep(Allocation::Own(bytes)))
+            Column::take_over(&space, card, made, format, |bytes| {
+                self.0.keep(Allocation::Own(bytes))
+            })
         })
     }
 
     /// A card's own memories in the order of their numbers: kind, name, bytes, and those that nobody has.
     fn own_memories(&self, py: Python<'_>, card: usize) -> PyResult<Vec<OwnMemory>> {
-        let space = self.open()?;
-        let card = space.card(card).map_err(raised)?;
-        let all = py.detach(|| {
-            drop(self.ended());
-            space.own_memories(card)
-        });
+        let all = py.detach(|| self.0.own_memories(card)).map_err(raised)?;
         let told = |it: farside::OwnMemory| (it.kind.to_string(), it.name, it.bytes, it.bytes_free);
-        Ok(all.map_err(raised)?.into_iter().map(told).collect())
+        Ok(all.into_iter().map(told).collect())
     }
 
     /// The number of one of a card's own memories.
@@ -227,68 +188,49 @@ impl Space {
         function: Option<usize>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Job> {
-        let space = self.open()?;
         let records = arguments.into_iter().map(record).collect::<PyResult<Vec<_>>>()?;
-        let body = function.map(body).transpose()?;
-        let ids: Vec<_> = after.iter().map(|job| job.id).collect();
-        let jobs: Vec<_> = after.iter().map(|job| Arc::clone(&job.job)).collect();
+        let function = function.map(body).transpose()?;
+        // SAFETY: it is what the package compiled, and `keep` holds its code.
+        let function = function.map(|body| unsafe { body_kernel(body) });
+        let after: Vec<_> = after.iter().map(|job| (job.id, Arc::clone(&job.job))).collect();
         let limit = time_limit.map(|seconds| {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|error| PyValueError::new_err(format!("time_limit={seconds}: {error}")))
         });
         let limit = limit.transpose()?;
-        let wanted = Wanted { kernel: name, records: &records, after: &ids, stream };
-        py.detach(|| {
-            drop(self.ended());
-            let memory = self.memory(&records)?;
-            let card = space.card(card).map_err(raised)?;
-            let mut launch = space.kernel(name).on(card);
-            if let Some(number) = stream {
-                launch = launch.stream(farside::Stream::of_number(number));
-            }
-            if let Some(limit) = limit {
-                launch = launch.time_limit(limit);
-            }
-            for job in &jobs {
-                launch = launch.after(&**job);
-            }
-            // Held until the launch is noted: no other is let in between.
-            let mut lendings = lock(&self.lendings);
-            let before = lendings.before(&wanted);
-            if let Some(why) = lendings.conflict(&wanted, &before) {
-                return Err(LentError::new_err(why));
-            }
-            // SAFETY: all memory of the records is in `memory`, which `lendings` keeps until the job has ended, and
-            // no other kernel holds it in a way that contradicts. That Python itself leaves it alone meanwhile is
-            // what the package's documentation asks for; its accesses are not Rust's.
-            let job = unsafe {
-                match body {
-                    // SAFETY: `body` is what the package compiled, and `keep` holds its code.
-                    Some(body) => launch.launch_function(body_kernel(body), records.clone()),
-                    None => launch.launch_records(records.clone()),
-                }
-            };
-            let job = Arc::new(job.map_err(raised)?);
-            let id = lendings.add(&wanted, before, Arc::clone(&job), memory, keep);
-            Ok(Job { id, job })
-        })
+        let stream = stream.map(farside::Stream::of_number);
+        let kept = keep.map(|keep| Box::new(keep) as _);
+        let launch = ForeignLaunch {
+            kernel: name,
+            function,
+            records,
+            card,
+            stream,
+            limit,
+            after: &after,
+            kept,
+        };
+        // SAFETY: that Python itself leaves alone meanwhile what is lent is what the package's documentation asks for; its
+        // accesses are not Rust's.
+        let (id, job) = py.detach(|| unsafe { self.0.launch(launch) }).map_err(raised)?;
+        Ok(Job { id, job })
     }
 
     /// Moves memory. Gives the pages moved.
     fn migrate(&self, py: Python<'_>, address: u64, bytes: u64, to: i64) -> PyResult<u64> {
-        let to = self.memory_of(to)?;
+        let to = self.0.memory_of(card_number(to)?).map_err(raised)?;
         self.with(py, address, bytes, |space, words| space.migrate(words, to))
     }
 
     /// Brings memory as far as there is room. Gives the pages moved.
     fn prefetch(&self, py: Python<'_>, address: u64, bytes: u64, to: i64) -> PyResult<u64> {
-        let to = self.memory_of(to)?;
+        let to = self.0.memory_of(card_number(to)?).map_err(raised)?;
         self.with(py, address, bytes, |space, words| space.prefetch(words, to))
     }
 
     /// Moves memory and keeps it there.
     fn pin(&self, py: Python<'_>, address: u64, bytes: u64, at: i64) -> PyResult<()> {
-        let at = self.memory_of(at)?;
+        let at = self.0.memory_of(card_number(at)?).map_err(raised)?;
         self.with(py, address, bytes, |space, words| space.pin(words, at))
     }
 
@@ -312,8 +254,9 @@ impl Space {
         on: bool,
         memory: Option<i64>,
     ) -> PyResult<()> {
-        let agent = memory.map(|number| self.agent_of(number)).transpose()?;
-        let memory = memory.map(|number| self.memory_of(number)).transpose()?;
+        let card = memory.map(card_number).transpose()?;
+        let agent = card.map(|card| self.0.agent_of(card)).transpose().map_err(raised)?;
+        let memory = card.map(|card| self.0.memory_of(card)).transpose().map_err(raised)?;
         let advice = match (advice, memory) {
             ("read_mostly", _) => Advice::ReadMostly(on),
             ("whole_blocks", _) => Advice::WholeBlocks(on),
@@ -372,10 +315,7 @@ impl Space {
 
     /// Waits for all kernels and closes the space. Arrays over its memory live on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.check_process()?;
-        // No lock is held while one waits: others would wait for it with the interpreter's lock, which this needs.
-        let jobs = lock(&self.lendings).jobs();
-        for job in jobs {
+        for job in self.0.jobs().map_err(raised)? {
             // Whether it failed is its future's to tell.
             if let Err(error) = wait(py, &job, None)
                 && !error.is_instance_of::<FarsideError>(py)
@@ -383,89 +323,20 @@ impl Space {
                 return Err(error);
             }
         }
-        let space = lock(&self.space).take();
-        py.detach(|| {
-            drop(self.ended());
-            drop(space);
-        });
-        Ok(())
+        py.detach(|| self.0.close()).map_err(raised)
     }
 
     /// Tells all kernels to stop.
     fn cancel_all(&self, py: Python<'_>) -> PyResult<()> {
-        self.check_process()?;
-        let jobs = lock(&self.lendings).jobs();
+        let jobs = self.0.jobs().map_err(raised)?;
         py.detach(|| jobs.iter().for_each(|job| job.cancel()));
         Ok(())
     }
 }
 
 impl Space {
-    /// A child made by fork is told so before any lock: one may have been held when it was made.
-    fn check_process(&self) -> PyResult<()> {
-        if std::process::id() == self.process {
-            return Ok(());
-        }
-        let why = "this space belongs to the process that this one was forked from; open one here";
-        Err(FarsideError::new_err(why))
-    }
-
     fn open(&self) -> PyResult<farside::Space> {
-        self.check_process()?;
-        lock(&self.space)
-            .clone()
-            .ok_or_else(|| FarsideError::new_err("this space is closed; open another one"))
-    }
-
-    /// A card by its number; None for the host's.
-    fn card_of(&self, number: i64) -> PyResult<Option<CardId>> {
-        if number == HOST {
-            return Ok(None);
-        }
-        let index = usize::try_from(number).map_err(|_| {
-            PyValueError::new_err(format!(
-                "there is no memory {number}; a card's is its number, the host's is {HOST}"
-            ))
-        })?;
-        self.open()?.card(index).map(Some).map_err(raised)
-    }
-
-    fn memory_of(&self, number: i64) -> PyResult<MemoryId> {
-        Ok(self.card_of(number)?.map_or(MemoryId::HOST, MemoryId::from))
-    }
-
-    fn agent_of(&self, number: i64) -> PyResult<AgentId> {
-        Ok(self.card_of(number)?.map_or(AgentId::CPU, AgentId::from))
-    }
-
-    /// What kernels that have ended were lent.
-    fn ended(&self) -> Vec<crate::lending::Lend> {
-        lock(&self.lendings).ended()
-    }
-
-    fn hold(&self, allocation: Allocation, nbytes: u64) -> Memory {
-        Memory::new(self.keep(allocation), nbytes)
-    }
-
-    /// An allocation that kernels may be lent.
-    fn keep(&self, allocation: Allocation) -> Arc<Allocation> {
-        let allocation = Arc::new(allocation);
-        lock(&self.memories).add(&allocation);
-        allocation
-    }
-
-    /// The allocations that records lend.
-    fn memory(&self, records: &[KernelArg]) -> PyResult<Vec<Arc<Allocation>>> {
-        lent(records).map(|(bytes, _)| self.owner(&bytes)).collect()
-    }
-
-    fn owner(&self, bytes: &Range<u64>) -> PyResult<Arc<Allocation>> {
-        lock(&self.memories).of(bytes).ok_or_else(|| {
-            let Range { start, end } = bytes;
-            FarsideError::new_err(format!(
-                "{start:#x}..{end:#x} is no memory of this space; make the array by Space.array or Space.copy"
-            ))
-        })
+        self.0.open().map_err(raised)
     }
 
     /// Does something with the words that have these bytes, without the interpreter's lock.
@@ -476,12 +347,21 @@ impl Space {
         bytes: u64,
         act: impl FnOnce(&farside::Space, &[AtomicU32]) -> Result<T, farside::Error> + Send,
     ) -> PyResult<T> {
-        let space = self.open()?;
         let bytes = address..address.saturating_add(bytes);
-        let allocation = self.owner(&bytes)?;
-        let words = allocation.words(&bytes)?;
-        py.detach(|| act(&space, words)).map_err(raised)
+        py.detach(|| self.0.with(bytes, act)).map_err(raised)
     }
+}
+
+/// A card's number; None for the host's.
+fn card_number(number: i64) -> PyResult<Option<usize>> {
+    if number == HOST {
+        return Ok(None);
+    }
+    usize::try_from(number).map(Some).map_err(|_| {
+        PyValueError::new_err(format!(
+            "there is no memory {number}; a card's is its number, the host's is {HOST}"
+        ))
+    })
 }
 
 /// A record of an argument.

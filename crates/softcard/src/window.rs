@@ -184,6 +184,21 @@ pub enum WindowError {
     },
 }
 
+impl WindowError {
+    /// Whether the card has too little of its own memory, or too few addresses for it, for what was asked.
+    pub fn is_full(&self) -> bool {
+        use AllocError::{NoFrames, NoSpace, TooLarge};
+        matches!(self, WindowError::Refused { error: NoFrames | NoSpace | TooLarge, .. })
+    }
+
+    /// Whether the card has no memory of the name or number that was asked for.
+    pub fn is_unknown_memory(&self) -> bool {
+        let refused = AllocError::UnknownMemory;
+        matches!(self, WindowError::NoSuchMemory { .. })
+            || matches!(self, WindowError::Refused { error, .. } if *error == refused)
+    }
+}
+
 fn asked(request: AllocRequest) -> String {
     match request {
         AllocRequest::Malloc { bytes, lazy: false, .. } => format!("give {bytes} bytes"),

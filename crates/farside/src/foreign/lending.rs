@@ -3,30 +3,44 @@
 //! Two kernels may hold the same bytes if both only read them, if both use them as shared words, or if one comes
 //! after the other. Anything else is refused before it is launched.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use farside::{ArgKind, ForeignJob, KernelArg};
-use pyo3::{Py, PyAny};
+use farside_softcard::kernels::{ArgKind, KernelArg};
 
-use crate::memory::Allocation;
+use super::job::ForeignJob;
+use super::memory::Allocation;
+use crate::Error;
 
-/// Number of a launch in its space.
-pub(crate) type LaunchId = u64;
+/// Number of a launch in its process: a job of another space is none of this one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaunchId(u64);
+
+impl LaunchId {
+    fn next() -> LaunchId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        LaunchId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What lives until a kernel has ended, besides the memory that it is lent.
+pub(crate) type Kept = Option<Box<dyn Any + Send>>;
 
 /// A launch, and what it was lent.
+#[derive(Debug)]
 pub(crate) struct Lend {
-    pub(crate) kernel: String,
-    pub(crate) job: Arc<ForeignJob>,
+    kernel: String,
+    job: Arc<ForeignJob>,
     bytes: Vec<(Range<u64>, ArgKind)>,
     /// Launches that have ended before this one begins.
     before: BTreeSet<LaunchId>,
     stream: Option<u32>,
-    /// Lives until the kernel has ended.
     _memory: Vec<Arc<Allocation>>,
-    _function: Option<Py<PyAny>>,
+    _kept: Kept,
 }
 
 /// A launch that is about to be made.
@@ -38,9 +52,8 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// The launches of a space that have not ended.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Lendings {
-    next: LaunchId,
     lends: Vec<(LaunchId, Lend)>,
 }
 
@@ -74,12 +87,15 @@ impl Lendings {
         direct.flat_map(|(id, lend)| lend.before.iter().copied().chain([*id])).collect()
     }
 
-    /// Why the wanted launch cannot be made: the launch that holds its memory.
-    pub(crate) fn conflict(
+    /// Refuses a wanted launch if one beside it holds its memory.
+    ///
+    /// # Errors
+    /// [`Error::Lent`]
+    pub(crate) fn check(
         &self,
         wanted: &Wanted<'_>,
         before: &BTreeSet<LaunchId>,
-    ) -> Option<String> {
+    ) -> Result<(), Error> {
         let beside = self.lends.iter().filter(|(id, _)| !before.contains(id));
         for (_, lend) in beside {
             for (bytes, kind) in lent(wanted.records) {
@@ -89,15 +105,21 @@ impl Lendings {
                     !apart && !agree
                 };
                 if let Some((held, _)) = lend.bytes.iter().find(clash) {
-                    return Some(format!(
-                        "kernel `{}` was not launched: {:#x}..{:#x} is lent to kernel `{}`, which has not ended; wait \
-                         for its future, or pass that as `after=`",
-                        wanted.kernel, held.start, held.end, lend.kernel
-                    ));
+                    let kernel = format!("kernel `{}` was not launched", wanted.kernel);
+                    let holder = lend.kernel.clone();
+                    return Err(Error::Lent { kernel, bytes: held.clone(), holder });
                 }
             }
         }
-        None
+        Ok(())
+    }
+
+    /// The kernel that has not ended and holds some of these bytes.
+    pub(crate) fn holder(&self, bytes: &Range<u64>) -> Option<&str> {
+        let holds =
+            |(held, _): &(Range<u64>, ArgKind)| held.start < bytes.end && bytes.start < held.end;
+        let lend = self.lends.iter().find(|(_, lend)| lend.bytes.iter().any(holds));
+        lend.map(|(_, lend)| lend.kernel.as_str())
     }
 
     /// Notes a launch.
@@ -107,10 +129,9 @@ impl Lendings {
         before: BTreeSet<LaunchId>,
         job: Arc<ForeignJob>,
         memory: Vec<Arc<Allocation>>,
-        function: Option<Py<PyAny>>,
+        kept: Kept,
     ) -> LaunchId {
-        let id = self.next;
-        self.next += 1;
+        let id = LaunchId::next();
         let lend = Lend {
             kernel: wanted.kernel.to_owned(),
             job,
@@ -118,7 +139,7 @@ impl Lendings {
             before,
             stream: wanted.stream,
             _memory: memory,
-            _function: function,
+            _kept: kept,
         };
         self.lends.push((id, lend));
         id

@@ -1,4 +1,4 @@
-//! Launches for bindings of other languages, where no compiler sees to what is lent.
+//! Launches with records in place of borrowed arguments.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

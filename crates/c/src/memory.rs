@@ -1,0 +1,221 @@
+//! Memory.
+
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use farside::foreign::Allocation;
+use farside::{Backing, Made, OwnMemoryId};
+
+use crate::handles::farside_space;
+use crate::space::{Held, SPACES, put};
+use crate::status::{Failure, Status, done};
+use crate::text;
+
+/// Allocates shared memory, zero, aligned to a page: valid at the same address in the program and on every card. `name` is for
+/// reports and errors, and may be null.
+///
+/// # Safety
+/// `name` is null or ends with a zero; `memory` is null or points to where the address is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_malloc(
+    space: *const farside_space,
+    bytes: usize,
+    name: *const c_char,
+    memory: *mut *mut c_void,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        // SAFETY: the caller's text.
+        let name = unsafe { text::optional(name, "name") }?.unwrap_or("");
+        // SAFETY: the caller's.
+        unsafe { give(&held, memory, || Ok(held.foreign.alloc(bytes as u64, name)?)) }
+    })
+}
+
+/// Allocates memory of a card's own, zero: its pages stay on that card. `number` is which of its memories: 0 where there is one
+/// alone, else farside_memory_number tells.
+///
+/// # Safety
+/// `memory` is null or points to where the address is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_malloc_on(
+    space: *const farside_space,
+    card: u32,
+    number: u32,
+    bytes: usize,
+    memory: *mut *mut c_void,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        let number = memory_number(card, number)?;
+        let options = Backing::Eager.in_memory(number);
+        let allocate = || Ok(held.foreign.alloc_on(card as usize, bytes as u64, options)?);
+        // SAFETY: the caller's.
+        unsafe { give(&held, memory, allocate) }
+    })
+}
+
+/// Takes memory over that a kernel of a card has made in the card's own memory, and handed over with farside_hand_over: its
+/// `address`, and as many bytes as it has. The program may not be able to reach it at its address, if its pages
+/// are scattered and the process has no more mappings; farside_copy_out always can.
+///
+/// # Safety
+/// `memory` is null or points to where the address is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_take_over(
+    space: *const farside_space,
+    card: u32,
+    address: u64,
+    bytes: usize,
+    memory: *mut *mut c_void,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        let take = || {
+            let open = held.foreign.open()?;
+            let made = Made { addr: address, len: bytes as u64 };
+            let own = open.take_over::<u8>(open.card(card as usize)?, made)?;
+            // Where that fails there are only copies.
+            let _ = own.host();
+            Ok(held.foreign.keep(Allocation::Own(own)))
+        };
+        // SAFETY: the caller's.
+        unsafe { give(&held, memory, take) }
+    })
+}
+
+/// Bytes of one of a card's own memories that nobody has.
+///
+/// # Safety
+/// `bytes` is null or points to where the number is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_own_memory_free(
+    space: *const farside_space,
+    card: u32,
+    number: u32,
+    bytes: *mut u64,
+) -> Status {
+    done(|| {
+        let all = SPACES.get(space)?.foreign.own_memories(card as usize)?;
+        let memory = all.get(number as usize).ok_or_else(|| no_memory(card, number))?;
+        // SAFETY: the caller's.
+        unsafe { put(bytes, "bytes", memory.bytes_free) }
+    })
+}
+
+/// The number of one of a card's own memories, by its name such as "hbm0", or by its kind if the card has one of it alone.
+///
+/// # Safety
+/// `name` ends with a zero; `number` is null or points to where it is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_memory_number(
+    space: *const farside_space,
+    card: u32,
+    name: *const c_char,
+    number: *mut u32,
+) -> Status {
+    done(|| {
+        let open = SPACES.get(space)?.foreign.open()?;
+        // SAFETY: the caller's text.
+        let name = unsafe { text::optional(name, "name") }?.ok_or_else(|| Failure::null("name"))?;
+        let found = open.own_memory(open.card(card as usize)?, name)?;
+        // SAFETY: the caller's.
+        unsafe { put(number, "number", found.0.into()) }
+    })
+}
+
+/// Frees memory of any of these kinds. It is refused while a kernel holds some of it. Nothing happens for a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn farside_release(space: *const farside_space, memory: *mut c_void) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        if memory.is_null() {
+            return Ok(());
+        }
+        let address = memory.addr() as u64;
+        let mut all = held.memory();
+        let allocation = all.get(&address).ok_or_else(|| not_held(&held, address))?;
+        held.foreign.check_unused(allocation, "the memory was not freed")?;
+        let freed = all.remove(&address);
+        drop(all);
+        drop(freed);
+        Ok(())
+    })
+}
+
+/// Copies memory of the space, of a card's own too, to where the program wants it.
+///
+/// # Safety
+/// `to` has `bytes` bytes, and no kernel writes the memory meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_copy_out(
+    space: *const farside_space,
+    memory: *const c_void,
+    bytes: usize,
+    to: *mut c_void,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        if to.is_null() {
+            return Err(Failure::null("to"));
+        }
+        let start = memory.addr() as u64;
+        let range = start..start.saturating_add(bytes as u64);
+        let allocation = held.foreign.memory_at(&range)?;
+        let copied;
+        let from = match &*allocation {
+            Allocation::Shared(_) => memory.cast::<u8>(),
+            Allocation::Own(own) => {
+                copied = own.to_vec().map_err(farside::Error::from)?;
+                let first = (start - allocation.start()) as usize;
+                copied[first..first + bytes].as_ptr()
+            }
+        };
+        // SAFETY: `bytes` bytes of the allocation or of its copy, which live on; the rest is the caller's.
+        unsafe { to.cast::<u8>().copy_from(from, bytes) };
+        Ok(())
+    })
+}
+
+/// Writes the address of memory that is made now where the caller wants it, and holds it for the program.
+///
+/// # Safety
+/// `memory` is null or points to where an address can be written.
+unsafe fn give(
+    held: &Held,
+    memory: *mut *mut c_void,
+    make: impl FnOnce() -> Result<Arc<Allocation>, Failure>,
+) -> Result<(), Failure> {
+    if memory.is_null() {
+        return Err(Failure::null("memory"));
+    }
+    let allocation = make()?;
+    let start = allocation.start();
+    held.memory().insert(start, allocation);
+    // SAFETY: not null, and the caller's.
+    unsafe { memory.write(std::ptr::with_exposed_provenance_mut(start as usize)) };
+    Ok(())
+}
+
+fn memory_number(card: u32, number: u32) -> Result<OwnMemoryId, Failure> {
+    u8::try_from(number).map(OwnMemoryId).map_err(|_| no_memory(card, number))
+}
+
+fn no_memory(card: u32, number: u32) -> Failure {
+    let text = format!(
+        "card {card} has no memory number {number} of its own; farside_memory_number finds them by their names"
+    );
+    Failure::argument(text)
+}
+
+/// Why an address cannot be freed.
+fn not_held(held: &Held, address: u64) -> Failure {
+    let text = match held.foreign.memory_at(&(address..address + 1)) {
+        Ok(allocation) => format!(
+            "{address:#x} is inside the allocation that begins at {:#x}; free that",
+            allocation.start()
+        ),
+        Err(error) => error.to_string(),
+    };
+    Failure::new(Status::BadMemory, text)
+}
