@@ -16,8 +16,14 @@ apt_install() {
 install_packages() {
     may_install && is_root && command -v apt-get >/dev/null || return 1
     say "installing $*"
-    # A machine that was just set up has no index of packages, or an old one.
-    apt_install "$@" 2>/dev/null || { apt-get update -qq && apt_install "$@"; }
+    local target=${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}
+    mkdir -p "$target"
+    # Scripts that run beside each other do not install at the same time. A machine that was just set up has no index of
+    # packages, or an old one.
+    (
+        flock 8
+        apt_install "$@" 2>/dev/null || { apt-get update -qq && apt_install "$@"; }
+    ) 8>"$target/packages.lock"
 }
 
 # Seconds that a download from PyPI may take.

@@ -5,8 +5,8 @@
 # their own and that of the processes that they start, so that it does not matter what else the machine
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
-# Lending in network namespaces runs beside the longest of them; the units for systemd, the Ray cluster, the library
-# for C, the Python package, the VHDL and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
+# Lending in network namespaces and the VHDL run beside them, which leave a processor alone for much of their time; the units for
+# systemd, the Ray cluster, the library for C, the Python package and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
 # be had the summary says NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
@@ -47,7 +47,7 @@ readonly QEMU_LIMIT_S=1800
 readonly RAY_LIMIT_S=1800
 # Two minutes with two processors, and another one the first time, for a published device.
 readonly LEND_LIMIT_S=900
-# Four minutes with two processors, once the tools are there.
+# Four minutes with two processors of its own, once the tools are there.
 readonly RTL_LIMIT_S=1800
 # Half a minute with two processors, once NumPy and Numba are there.
 readonly PYTHON_LIMIT_S=1800
@@ -61,15 +61,14 @@ readonly NOT_RUN=77
 failed=0
 not_run=0
 child=
-# The script that runs beside the steps, and its process.
-beside=
-besides=
+# The scripts that run beside the steps: the process of each.
+declare -A besides=()
 summary=()
 scratch=$(mktemp -d)
 readonly scratch
 
 # Ctrl-C reaches the tests, which are in a process group of their own.
-trap 'kill $child $besides 2>/dev/null; rm -rf "$scratch"; exit 130' INT TERM
+trap 'kill $child "${besides[@]}" 2>/dev/null; rm -rf "$scratch"; exit 130' INT TERM
 trap 'rm -rf "$scratch"' EXIT
 
 # Runs a command with no more than $1 seconds; no limit if that is 0.
@@ -201,28 +200,28 @@ test_script() {
     note_script "$name" "$code" $((SECONDS - start)) $((used - before))
 }
 
-# begin_script NAME LIMIT: scripts/NAME/test.sh beside what follows, until end_script. One at a time.
+# begin_script NAME LIMIT NICENESS: scripts/NAME/test.sh beside what follows, until end_script NAME. With a niceness of 19 it has
+# what the steps leave of the processors.
 begin_script() {
-    beside=$1
     echo "$2" >"$scratch/$1.took"
     # shellcheck disable=SC2016 # for the inner shell
-    timeout --kill-after=10 "$2" bash -c '
+    timeout --kill-after=10 "$2" nice -n "$3" bash -c '
         "scripts/$1/test.sh"
         code=$?
         echo "$SECONDS" >"$0"
         exit "$code"' "$scratch/$1.took" "$1" >"$scratch/$1.log" 2>&1 </dev/null &
-    besides=$!
+    besides[$1]=$!
 }
 
-# Waits for the script that was begun, and shows what it printed.
+# end_script NAME: waits for the script that was begun, and shows what it printed.
 end_script() {
-    local name=$beside code before used
+    local name=$1 code before used
     processor_time
     before=$used
     echo "== test $name, begun before"
-    wait "$besides"
+    wait "${besides[$name]}"
     code=$?
-    besides=
+    unset "besides[$name]"
     cat "$scratch/$name.log"
     processor_time
     note_script "$name" "$code" "$(<"$scratch/$name.took")" $((used - before))
@@ -264,16 +263,18 @@ if check "build tests" bash -c build_tests && check "all have budgets" bash -c a
     FARSIDE_PYTHON_LIBRARY=$(<"$scratch/python")
     FARSIDE_C_LIBRARY=$(<"$scratch/c")
     export FARSIDE_BIN FARSIDE_PYTHON_LIBRARY FARSIDE_C_LIBRARY
+    begin_script rtl "$RTL_LIMIT_S" 19
     while read -r folder budget; do
         # Lending mostly waits, and so do the two longest steps.
-        [ "$folder" != crates/cli ] || begin_script lend "$LEND_LIMIT_S"
+        [ "$folder" != crates/cli ] || begin_script lend "$LEND_LIMIT_S" 0
         case $folder in
             "") ;;
             documentation) step "$folder" "$budget" cargo test --locked --workspace --doc -q ;;
             *) step "$folder" "$budget" bash -c 'run_tests "$0"' "$folder" ;;
         esac
     done <<<"$BUDGETS"
-    end_script
+    end_script lend
+    end_script rtl
 fi
 # What runs without a lock, in every order that loom finds. A build of its own: loom replaces the atomics.
 RUSTFLAGS="--cfg loom" check loom cargo test --locked --release -p farside-card --test loom \
@@ -282,7 +283,6 @@ test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
 test_script c "$C_LIMIT_S"
 test_script python "$PYTHON_LIMIT_S"
-test_script rtl "$RTL_LIMIT_S"
 test_script qemu "$QEMU_LIMIT_S"
 
 echo
