@@ -17,6 +17,8 @@ readonly BUDGETS="
 crates/types 10
 crates/svm 30
 crates/plugin 30
+crates/events 30
+crates/report 10
 crates/card 60
 crates/conformance 30
 crates/vfio-user 30

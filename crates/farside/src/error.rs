@@ -76,6 +76,14 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// An event log that cannot be written.
+    #[error("the event log {path} cannot be written: {why}", path = .path.display())]
+    Events {
+        /// Its file.
+        path: std::path::PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// An address that is in no allocation of the space.
     #[error("{addr} is in no allocation of this space{nearest}; pass an address inside a buffer")]
     NotAllocated {

@@ -52,6 +52,8 @@ mod call;
 mod cards;
 mod columns;
 mod error;
+mod events;
+mod files;
 mod for_each;
 pub mod foreign;
 mod launch;
@@ -70,6 +72,9 @@ pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use columns::{CardColumn, ColumnType};
 pub use error::Error;
+pub use events::EVENTS_VARIABLE;
+#[cfg(feature = "events")]
+pub use farside_events::Written;
 pub use farside_live::{
     CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
     TimeSpent, Traffic,

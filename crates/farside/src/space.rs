@@ -17,6 +17,7 @@ use farside_svm::{
 use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
+use crate::events::{self, Events, Opened};
 use crate::for_each::ForEach;
 use crate::launch::{Launch, Scope, Stream};
 use crate::moving::MoveLaunch;
@@ -31,6 +32,8 @@ pub struct Space {
     large_pages: bool,
     /// Behind the machine: it is dropped when no kernel runs any more.
     recording: Option<Arc<Finish>>,
+    /// Likewise.
+    events: Option<Arc<Events>>,
 }
 
 /// How a space is opened. The defaults: 2 cards in the program, 64 MiB of memory and one processing
@@ -54,6 +57,7 @@ pub struct SpaceBuilder {
     probe: Option<farside_live::Probe>,
     kernels: Result<Kernels, KernelsError>,
     record: Option<PathBuf>,
+    events: Option<PathBuf>,
 }
 
 impl Default for SpaceBuilder {
@@ -76,6 +80,7 @@ impl Default for SpaceBuilder {
             probe: None,
             kernels: Ok(Kernels::builtin()),
             record: None,
+            events: None,
         }
     }
 }
@@ -277,6 +282,17 @@ impl SpaceBuilder {
         self
     }
 
+    /// Writes all that happens to memory as an event log: faults, moves, invalidations, allocations, kernels and hints,
+    /// in a Parquet file that `farside report` makes a page of (docs/report.md). What the log has no room for, because its
+    /// disk is slow or full, is left out and counted; the program never waits for it. The environment variable
+    /// [`crate::EVENTS_VARIABLE`] does so for a program that does not ask for it.
+    #[cfg(feature = "events")]
+    #[must_use]
+    pub fn events(mut self, path: impl Into<PathBuf>) -> Self {
+        self.events = Some(path.into());
+        self
+    }
+
     /// Opens the space.
     ///
     /// # Errors
@@ -312,6 +328,13 @@ impl SpaceBuilder {
             None => None,
         };
         let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
+        let events = match self.events.or_else(events::of_environment) {
+            Some(path) => {
+                let opened = Opened { scheme: scheme.name(), cards: memories(&cards) };
+                Some(Arc::new(Events::new(path, &opened)?))
+            }
+            None => None,
+        };
         let mut geometry = farside_live::Geometry::software();
         geometry.table_pages = self.table_pages.unwrap_or(geometry.table_pages);
         let config = RuntimeConfig {
@@ -327,13 +350,23 @@ impl SpaceBuilder {
             warm: self.warm,
             core_dumps: self.core_dumps,
             recorder: recording.clone().map(|recording| recording as Arc<dyn Recorder>),
+            journal: events.as_deref().map(Events::journal),
         };
         let runtime = Runtime::new(config, self.probe)?;
         let machine = Arc::new(Machine::start(runtime, self.pes)?);
         machine.runtime().look_up(&kernels.names().collect::<Vec<_>>());
         let recording = recording.map(|recording| Arc::new(Finish(recording)));
-        Ok(Space { machine, kernels, large_pages: self.large_pages, recording })
+        Ok(Space { machine, kernels, large_pages: self.large_pages, recording, events })
     }
+}
+
+/// Bytes of each card's memory, of those in the program.
+fn memories(cards: &[CardPlace]) -> Vec<Option<u64>> {
+    let bytes = |place: &CardPlace| match place {
+        CardPlace::InProgram { frames } => Some(u64::from(*frames) * PAGE_SIZE as u64),
+        _ => None,
+    };
+    cards.iter().map(bytes).collect()
 }
 
 impl Space {
@@ -540,6 +573,16 @@ impl Space {
     #[cfg(feature = "record")]
     pub fn end_recording(&self) -> Result<(), Error> {
         self.recording.as_deref().map_or(Ok(()), |Finish(recording)| recording.finish())
+    }
+
+    /// Completes the event log and says what is in it ([`SpaceBuilder::events`]): later events are not. Without this
+    /// call the last handle of the space does so, and can only log what goes wrong. Nothing, where no log is written.
+    ///
+    /// # Errors
+    /// [`Error::Events`] says what was wrong with the file, and how many events are missing.
+    #[cfg(feature = "events")]
+    pub fn end_events(&self) -> Result<crate::Written, Error> {
+        self.events.as_deref().map_or(Ok(crate::Written::default()), Events::finish)
     }
 
     /// A kernel to be launched.

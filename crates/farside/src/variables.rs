@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use crate::{CARDS_VARIABLE, RECORD_VARIABLE, SCHEME_LIMIT_VARIABLE};
+use crate::{CARDS_VARIABLE, EVENTS_VARIABLE, RECORD_VARIABLE, SCHEME_LIMIT_VARIABLE};
 
 /// What the names of all of them begin with.
 const PREFIX: &str = "FARSIDE_";
@@ -11,6 +11,7 @@ const PREFIX: &str = "FARSIDE_";
 /// starts sees as well.
 pub const VARIABLES: &[&str] = &[
     CARDS_VARIABLE,
+    EVENTS_VARIABLE,
     RECORD_VARIABLE,
     "FARSIDE_BIN",
     "FARSIDE_DEVICES",

@@ -30,6 +30,7 @@ mod window;
 pub use error::LiveError;
 pub use farside_card::Geometry;
 pub use farside_linux::ending::Ending;
+pub use farside_linux::signals::block_for_whole_thread;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
 pub use runtime::{
     CardShare, GivenBack, MakePiece, Move, MoveError, Parallel, ParallelLaunch, PieceError,

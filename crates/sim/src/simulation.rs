@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use farside_svm::Journal;
 use farside_svm::placement::{self, PlacementScheme};
-use farside_types::Span;
+use farside_types::{Span, Time};
 
 use crate::machine::Machine;
 use crate::observe::Observer;
@@ -96,6 +97,20 @@ impl Simulation {
     pub fn observe(mut self, observer: Box<dyn Observer>) -> Simulation {
         self.machine.add_observer(observer);
         self
+    }
+
+    /// Has a journal kept of what the driver does from here on. Times in it count from [`Simulation::start`]. It never
+    /// changes a result.
+    #[must_use]
+    pub fn keep_journal(mut self, journal: Box<dyn Journal>) -> Simulation {
+        self.machine.keep_journal(journal);
+        self
+    }
+
+    /// When, by the driver's clock, the first launch is made.
+    #[must_use]
+    pub fn start(&self) -> Time {
+        self.machine.first_launch()
     }
 
     /// Runs the program until `stop`; whether it has ended. [`Simulation::run`] goes on from there,

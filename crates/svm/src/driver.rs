@@ -10,6 +10,7 @@ use farside_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::Run;
+use crate::api::journal::Journal;
 use crate::api::launch::Launches;
 use crate::api::order::Orders;
 use crate::api::requests::{OpenRequest, Pin};
@@ -86,6 +87,8 @@ pub struct Driver {
     pub(crate) next_command: u64,
     pub(crate) next_request: u64,
     pub(crate) history: History,
+    /// Takes notes of everything, if anybody wants them.
+    pub(crate) journal: Option<Box<dyn Journal>>,
     pub(crate) prices: Prices,
     pub(crate) stats: Stats,
     pub(crate) mutated: Mutated,
@@ -212,6 +215,7 @@ impl Driver {
             next_command: 0,
             next_request: 0,
             history: History::new(config.limits.history),
+            journal: None,
             prices: Prices::default(),
             stats: Stats::roomy(config.card_frames.len()),
             mutated: Mutated::default(),

@@ -33,6 +33,7 @@ pub use api::config::{
     Config, ConfigError, Eviction, KnownCosts, Limits, PrefetchConfig, ThrashConfig,
 };
 pub use api::event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
+pub use api::journal::{Change, ChangeKind, Hint, Journal, Note};
 pub use api::order::Task;
 pub use api::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use api::reply::{Outcome, Reply, RequestError};

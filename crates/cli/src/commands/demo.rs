@@ -94,6 +94,11 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
+    /// Write all that happens to memory as an event log into this Parquet file, for
+    /// `farside report`; done in two modes, the mode is put before the extension
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+
     /// Print one JSON object instead of the account
     #[arg(long)]
     json: bool,
@@ -112,6 +117,8 @@ Examples:
   farside demo --placement duplication --on-demand --no-advice
   farside demo --managed --record demo.parquet
   farside replay --functional demo.parquet     what it recorded
+  farside demo --on-demand --events log.parquet
+  farside report log.parquet -o page.html      and a page that says why
   farside demo --input web.mtx --json > web.json";
 
 /// Everything that came out.
@@ -258,7 +265,7 @@ impl Demo {
     /// Looks at the cards before anything else is done.
     fn machine(&self) -> Result<Machine, Failure> {
         let which = self.cards.resolve()?;
-        let space = self.open(&which, None)?;
+        let space = self.open(&which, None, None)?;
         let memories = space.cards().map(|card| space.card_memory(card));
         let memory = memories.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0);
         if memory < CARD_MEMORY_MIN {
@@ -269,7 +276,12 @@ impl Demo {
         Ok(Machine { which, count: space.cards().len(), memory })
     }
 
-    fn open(&self, which: &WhichCards, record: Option<PathBuf>) -> Result<Space, Failure> {
+    fn open(
+        &self,
+        which: &WhichCards,
+        record: Option<PathBuf>,
+        events: Option<PathBuf>,
+    ) -> Result<Space, Failure> {
         let mut builder = Space::builder().kernels(kernels());
         builder = match own_scheme::library(&self.placement) {
             // SAFETY: whoever names the library on the command line answers for it.
@@ -279,12 +291,15 @@ impl Demo {
         if let Some(path) = record {
             builder = builder.record(path);
         }
+        if let Some(path) = events {
+            builder = builder.events(path);
+        }
         Ok(which.apply(builder, self.card_memory)?.build()?)
     }
 
-    /// The file of a mode's recording.
-    fn recording(&self, mode: Mode) -> Option<PathBuf> {
-        let path = self.record.clone()?;
+    /// A file that each mode has one of.
+    fn file_of(&self, path: Option<&PathBuf>, mode: Mode) -> Option<PathBuf> {
+        let path = path?.clone();
         if self.modes().len() == 1 {
             return Some(path);
         }
@@ -311,7 +326,8 @@ impl Demo {
         parameters: PageRank,
         bar: &ProgressBar,
     ) -> Result<RunOutcome, Failure> {
-        let space = self.open(&machine.which, self.recording(mode))?;
+        let file = |path: &Option<PathBuf>| self.file_of(path.as_ref(), mode);
+        let space = self.open(&machine.which, file(&self.record), file(&self.events))?;
         let advise = !self.no_advice;
         let session = Session { space: &space, mode, advise, card_memory: machine.memory };
         let meter = Meter { session, bar, done: RefCell::new(Vec::new()) };
@@ -351,6 +367,7 @@ impl Demo {
         })?;
         let workloads = meter.done.into_inner();
         space.end_recording()?;
+        super::events::tell_dropped(self.events.as_deref(), space.end_events()?);
         Ok(RunOutcome { mode, build_seconds, workloads, report: space.report() })
     }
 }

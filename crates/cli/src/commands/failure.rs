@@ -52,6 +52,12 @@ pub(crate) enum Failure {
     /// The simulated cards.
     #[error(transparent)]
     Cards(#[from] farside_sim::cards::CardsError),
+    /// An event log that is not written.
+    #[error(transparent)]
+    EventLog(#[from] farside_events::WriteError),
+    /// An event log that cannot be read.
+    #[error(transparent)]
+    Events(#[from] farside_events::ReadError),
     /// A report.
     #[error(transparent)]
     Report(#[from] farside_cli::reproduce::ReportError),
@@ -164,6 +170,7 @@ impl Failure {
                 | ReplayError::Config(_)
                 | ReplayError::Buffer { .. },
             )
+            | Failure::Events(_)
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
             Failure::Sim(error) => sim_code(error),
@@ -177,6 +184,7 @@ impl Failure {
             | Failure::Sweep(_)
             | Failure::Cards(_)
             | Failure::Report(_)
+            | Failure::EventLog(_)
             | Failure::InUse { .. }
             | Failure::Write { .. }
             | Failure::Told

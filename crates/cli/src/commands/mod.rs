@@ -13,6 +13,7 @@ mod cards;
 mod check;
 mod demo;
 mod doctor;
+mod events;
 mod failure;
 mod input;
 mod lend;
@@ -22,6 +23,7 @@ mod output;
 mod probe;
 mod progress;
 mod replay;
+mod report;
 mod reproduce;
 mod schemes;
 mod service;
@@ -67,6 +69,7 @@ Examples:
   farside sim                   compare placement schemes on a recorded trace
   farside sim --workload mm --bytes 8M      the same on a generated workload
   farside replay --functional   the same without time: what a scheme does
+  farside report log.parquet -o page.html   one page that says why it was slow
   farside probe                 the simulated machine against theory
   farside sweep grid.toml       a grid of simulations, none of them twice
   farside reproduce grit        a paper's experiments, its numbers beside ours
@@ -91,6 +94,7 @@ enum Command {
     Probe(probe::Probe),
     Recall(lend::Recall),
     Replay(replay::Replay),
+    Report(report::Report),
     Reproduce(reproduce::Reproduce),
     Return(borrow::Return),
     Schemes(schemes::Schemes),
@@ -125,6 +129,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Join(join) => join.run(),
         Command::Recall(recall) => recall.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Report(report) => report.run(),
         Command::Return(back) => back.run(),
         Command::Sim(sim) => sim.run(),
         Command::Reproduce(reproduce) => reproduce.run(),

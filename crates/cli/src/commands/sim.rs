@@ -259,8 +259,8 @@ impl Sim {
             let (made, spec) = own_scheme::resolve(scheme, spec)?;
             let check = cfg!(debug_assertions);
             let simulation = Simulation::with_placement(&spec, program, made.placement, check)?;
-            let watching = self.watch.start(&spec)?;
-            let outcome = watching.of(simulation).run(step)?;
+            let watching = self.watch.start(&spec, program.name(), scheme)?;
+            let outcome = watching.of(simulation, spec.page.bytes.into()).run(step)?;
             Made::check(made.complaints.as_ref())?;
             self.watch.finish(watching)?;
             outcomes.push(Outcome { placement: scheme.clone(), ..outcome });

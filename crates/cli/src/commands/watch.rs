@@ -5,6 +5,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use farside_events::{EventLog, Full};
 use farside_sim::observers::{PageHistory, Pages, Perfetto, Series, Shared, Units, Window};
 use farside_sim::stats::{Format, StatsError};
 use farside_sim::{Outcome, Simulation, Spec, stats};
@@ -41,6 +42,11 @@ pub(super) struct Watch {
     #[arg(long, value_name = "US", requires = "perfetto")]
     perfetto_until: Option<u32>,
 
+    /// Write all that the driver of the one run does as an event log into this Parquet file, for
+    /// `farside report`
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+
     /// Write what happened to the pages that moved most in the one run: .txt or .json
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -72,6 +78,7 @@ pub(super) struct Watching {
     perfetto: Option<Shared<Perfetto<BufWriter<File>>>>,
     history: Option<Shared<PageHistory>>,
     series: Option<Shared<Series>>,
+    events: Option<EventLog>,
 }
 
 impl Watch {
@@ -86,8 +93,12 @@ impl Watch {
         if let Some(path) = &self.series {
             ends_with(path, &["csv", "json", "parquet"], ".csv, .json or .parquet")?;
         }
-        let watchers =
-            [("perfetto", &self.perfetto), ("history", &self.history), ("series", &self.series)];
+        let watchers = [
+            ("events", &self.events),
+            ("perfetto", &self.perfetto),
+            ("history", &self.history),
+            ("series", &self.series),
+        ];
         match watchers.iter().find(|(_, path)| path.is_some()) {
             Some((name, _)) if runs != 1 => Err(Failure::Usage(format!(
                 "--{name} watches one run, and these are {runs}: name one workload or trace, and \
@@ -110,6 +121,9 @@ impl Watch {
             add("perfetto-from", self.perfetto_from.to_string());
             self.perfetto_until.iter().for_each(|until| add("perfetto-until", until.to_string()));
         }
+        if let Some(file) = &self.events {
+            add("events", path(file));
+        }
         if let Some(file) = &self.history {
             add("history", path(file));
             add("history-pages", self.history_pages.to_string());
@@ -123,14 +137,21 @@ impl Watch {
     }
 
     /// The observers that are asked for, on a machine.
-    pub(super) fn start(&self, spec: &Spec) -> Result<Watching, Failure> {
+    pub(super) fn start(
+        &self,
+        spec: &Spec,
+        program: &str,
+        scheme: &str,
+    ) -> Result<Watching, Failure> {
+        let log = |path: &PathBuf| super::events::of_simulation(path, spec, program, scheme);
+        let events = self.events.as_ref().map(log).transpose()?;
         let perfetto = self.perfetto.as_deref().map(|path| self.trace(path)).transpose()?;
         let pages = Pages::MostMoved(usize::from(self.history_pages));
         let history = self.history.as_ref().map(|_| Shared::new(PageHistory::new(pages)));
         let names: Vec<&str> = self.series_of.iter().map(String::as_str).collect();
         let every = Span::from_nanos(1_000 * u64::from(self.series_every));
         let series = self.series.as_ref().map(|_| Series::new(spec, every, &names)).transpose()?;
-        Ok(Watching { perfetto, history, series: series.map(Shared::new) })
+        Ok(Watching { perfetto, history, series: series.map(Shared::new), events })
     }
 
     fn trace(&self, path: &Path) -> Result<Shared<Perfetto<BufWriter<File>>>, Failure> {
@@ -152,6 +173,9 @@ impl Watch {
         }
         if let (Some(path), Some(series)) = (&self.series, &watching.series) {
             series.with(|it| it.write(path))?;
+        }
+        if let Some(log) = watching.events {
+            log.finish()?;
         }
         let perfetto = watching.perfetto.and_then(|shared| shared.into_inner().ok());
         if let (Some(path), Some(perfetto)) = (&self.perfetto, perfetto) {
@@ -183,7 +207,14 @@ impl Watch {
 
 impl Watching {
     /// The run with its observers.
-    pub(super) fn of(&self, simulation: Simulation) -> Simulation {
+    pub(super) fn of(&self, simulation: Simulation, page_bytes: u64) -> Simulation {
+        let simulation = match &self.events {
+            Some(log) => {
+                let journal = log.journal(simulation.start(), page_bytes, Full::Wait);
+                simulation.keep_journal(journal)
+            }
+            None => simulation,
+        };
         let simulation = match &self.perfetto {
             Some(perfetto) => simulation.observe(Box::new(perfetto.clone())),
             None => simulation,

@@ -5,10 +5,11 @@ mod absent;
 #[cfg(feature = "record")]
 mod trace;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
+use crate::files;
 #[cfg(not(feature = "record"))]
 pub(crate) use absent::Recording;
 #[cfg(feature = "record")]
@@ -35,27 +36,5 @@ impl Drop for Finish {
 /// The file that the environment asks for.
 pub(crate) fn of_environment() -> Option<PathBuf> {
     static SPACES: AtomicU32 = AtomicU32::new(0);
-    let path = PathBuf::from(std::env::var_os(RECORD_VARIABLE).filter(|path| !path.is_empty())?);
-    Some(match SPACES.fetch_add(1, Ordering::Relaxed) {
-        0 => path,
-        before => numbered(&path, before + 1),
-    })
-}
-
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
-        None => path.with_extension(number.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn further_recordings_are_numbered() {
-        assert_eq!(numbered(Path::new("a/b.parquet"), 2), Path::new("a/b.2.parquet"));
-        assert_eq!(numbered(Path::new("a/b"), 3), Path::new("a/b.3"));
-    }
+    files::of_environment(RECORD_VARIABLE, &SPACES)
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use farside_svm::{Event, Task};
-use farside_types::{CardId, JobId, PageRange, Span, StreamId, Time, VirtAddr};
+use farside_svm::{Event, Note, Task};
+use farside_types::{Access, CardId, JobId, PageRange, Span, StreamId, Time, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
 use super::order::{Predecessor, open_tasks};
@@ -112,6 +112,7 @@ impl Runtime {
         let mut writes = writes_of(&job);
         // What is a card's own is nothing of the driver's.
         writes.retain(|&range| self.arena().covers(range));
+        note_launch(core, &job);
         core.jobs.insert(id, job);
         core.remember_order(Task::Job(id), after, tasks);
         if let Some(at) = limit {
@@ -248,6 +249,20 @@ impl Runtime {
     pub(crate) fn open_jobs(&self) -> Vec<Arc<Job>> {
         let _signals = BlockedSignals::block();
         lock(&self.core).jobs.values().cloned().collect()
+    }
+}
+
+/// Notes what the driver does not know of a launch: its name, and what it uses to the byte.
+fn note_launch(core: &mut Core, job: &Job) {
+    let driver = &mut core.driver.0;
+    if !driver.keeps_journal() {
+        return;
+    }
+    driver.note(Note::Launch { job: job.id, card: job.card, name: &job.name });
+    for grant in &job.grants {
+        let access = if grant.may_be_written() { Access::Write } else { Access::Read };
+        let at = VirtAddr(grant.start());
+        driver.note(Note::Lent { job: job.id, at, bytes: grant.bytes(), access });
     }
 }
 

@@ -45,8 +45,8 @@ use std::time::Duration;
 
 use farside_card::{Answer, CounterNotice, Geometry};
 use farside_svm::{
-    CardFault, Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
-    Task,
+    CardFault, Command, Config, Driver, Event, Journal, Outcome, PlacementScheme, Request,
+    RequestError, Task,
 };
 use farside_types::{
     Asid, CardId, CommandId, Epoch, IndexMap, JobId, PageRange, RequestId, Time, VirtAddr,
@@ -99,6 +99,8 @@ pub struct RuntimeConfig {
     pub core_dumps: bool,
     /// Is told what kernels on cards in the program access.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// Takes notes of all that the driver does.
+    pub journal: Option<Box<dyn Journal>>,
 }
 
 /// The runtime of one space. Shared by the program's threads, the fault reader and the cards.
@@ -225,8 +227,10 @@ impl Runtime {
         let windows = windows::Windows::new(windows, far_windows, &driver.limits);
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
+        let mut driver = Driver::new(driver, config.placement)?;
+        config.journal.into_iter().for_each(|journal| driver.keep_journal(journal));
         let core = Core {
-            driver: DriverBox(Driver::new(driver, config.placement)?),
+            driver: DriverBox(driver),
             host: VecDeque::with_capacity(UNDER_WAY),
             draining: for_commands(),
             copying: for_commands(),

@@ -41,7 +41,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farside_svm::{ChainKey, Command, Driver, Event, Reply, Stats};
+use farside_svm::{ChainKey, Command, Driver, Event, Note, Reply, Stats};
 use farside_types::{
     CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange, Span, StreamId,
     Time,
@@ -354,6 +354,10 @@ impl Machine {
         for gpu in 0..self.gpus.len() {
             let job = JobId(u64::from(launch) * self.gpus.len() as u64 + gpu as u64);
             let card = CardId(gpu as u8);
+            if self.driver.keeps_journal() {
+                let name = format!("launch {launch}");
+                self.driver.note(Note::Launch { job, card, name: &name });
+            }
             self.handle(Event::Launch {
                 job,
                 card,

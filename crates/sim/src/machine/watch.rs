@@ -1,7 +1,7 @@
 //! What observers are told, and where the time of a fault went.
 
 use farside_svm::placement::Action;
-use farside_svm::{Command, Place, RingOp, Step, TransferOp};
+use farside_svm::{Command, Journal, Place, RingOp, Step, TransferOp};
 use farside_types::{Access as Right, FaultId, MemoryId, PageNo, PageRange, Reason, Span, Time};
 use farside_workloads::{Line, first_lines};
 
@@ -45,6 +45,16 @@ impl Machine {
             self.samplings.push(Sampling { observer, every, next });
         }
         self.observers.push(observer);
+    }
+
+    /// Has a journal kept of what the driver does.
+    pub(crate) fn keep_journal(&mut self, journal: Box<dyn Journal>) {
+        self.driver.keep_journal(journal);
+    }
+
+    /// When the first launch is made.
+    pub(crate) fn first_launch(&self) -> Time {
+        self.start
     }
 
     /// Where the program's buffers are.

@@ -6,6 +6,7 @@ use farside_types::{AgentSet, CardId, JobId, PageNo, PageRange, StreamId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::RingOp;
+use crate::api::journal::Note;
 use crate::api::order::Task;
 use crate::mutation::Mutation;
 use crate::{Driver, Reply};
@@ -105,6 +106,7 @@ impl Driver {
             self.launches.writing.extend(writes);
         }
         self.cards[card.0 as usize].running += 1;
+        self.note(Note::Begin { job, card });
         self.issue_detached(card, RingOp::Launch { job });
     }
 
@@ -138,6 +140,7 @@ impl Driver {
         self.task_ended(Task::Job(job), !failed);
         let Some((card, stream)) = on else { return };
         if started {
+            self.note(Note::End { job, card, well: !failed });
             let card = &mut self.cards[card.0 as usize];
             card.running = card.running.saturating_sub(1);
             if self.cards.iter().all(|card| card.running == 0) {

@@ -5,6 +5,7 @@ pub(crate) mod capability;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod event;
+pub(crate) mod journal;
 pub(crate) mod launch;
 pub(crate) mod order;
 pub(crate) mod query;

@@ -8,6 +8,7 @@ use farside_types::{
 use crate::Driver;
 use crate::api::command::{FaultIds, RingOp, Run};
 use crate::api::event::{CardFault, Need};
+use crate::api::journal::Note;
 use crate::faults::open::{FaultKey, OpenFault};
 use crate::migration::plan::Plan;
 use crate::migration::planner::{Asker, Planned};
@@ -33,6 +34,7 @@ impl Driver {
     }
 
     fn take_fault(&mut self, card: CardId, fault: &CardFault, singles: &mut Singles) {
+        self.note_fault(card.agent(), &fault.need);
         let (id, need) = (fault.id, fault.need.clone());
         let open = OpenFault { card, id, need, attempts: 0, passes: 0, decided: false };
         if self.faults.len() >= self.config.limits.faults {
@@ -133,6 +135,9 @@ impl Driver {
                 self.table.get_mut(page).set(flag::REFERENCED, true);
                 self.refill_run(agent, page, &entry, refills);
                 self.stats.refills += 1;
+                if let Some(card) = agent.card() {
+                    self.note(Note::Refill { card, pages: PageRange::page(page) });
+                }
                 Ok(Answer::Refill)
             }
             Planned::In(part) => Ok(Answer::Part(part)),

@@ -4,6 +4,7 @@ use farside_types::{Access, AgentId, CancelReason, PageNo, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
+use crate::api::event::Need;
 use crate::migration::chains::ChainId;
 use crate::migration::plan::Plan;
 use crate::migration::planner::{Asker, Planned};
@@ -38,6 +39,7 @@ pub(crate) struct Blocked {
 impl Driver {
     /// A thread of the program faulted.
     pub(crate) fn take_host_fault(&mut self, page: PageNo, access: Access) {
+        self.note_fault(AgentId::CPU, &Need::Page(page, access));
         self.stats.host_faults += 1;
         let newest = self.stats.host_faults;
         let threads = self.blocked.get_or_insert_with(page, || Blocked { access, newest });

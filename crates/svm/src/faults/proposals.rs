@@ -3,6 +3,7 @@
 use farside_types::{Access, AgentId, CardId, PageRange, Reason, Time};
 
 use crate::Driver;
+use crate::api::journal::Note;
 use crate::migration::transition::location;
 use crate::placement::{Action, CounterView, Proposal, Scope};
 use crate::tables::page::{PageEntry, flag};
@@ -11,6 +12,7 @@ use crate::waiting::Work;
 impl Driver {
     /// A card's accesses to a group reached the threshold: the scheme decides.
     pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
+        self.note(Note::Notice { card, pages });
         let agent = card.agent();
         if self.probe_contest(now, agent, pages) {
             return;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Driver;
 use crate::api::command::{Executor, RingOp, Run};
 use crate::api::event::{StepError, StepErrorKind};
+use crate::api::journal::{Change, ChangeKind, Note};
 use crate::faults::open::FaultKey;
 use crate::migration::chain::{Chain, Pending, Stage};
 use crate::migration::transition::displaced;
@@ -93,6 +94,7 @@ impl Driver {
             return;
         }
         self.dead = self.dead.with(memory);
+        self.note(Note::Gone { card });
         self.drop_jobs(card);
         self.faults.close_card(card);
         self.end_stale_reservations();
@@ -225,6 +227,7 @@ impl Driver {
         // They map a memory that is gone, which is no mapping of the page.
         self.table.get_mut(page).directory.unmap(elsewhere);
         self.invalidate(page, elsewhere);
+        self.note_lost(page, entry.directory.copies(), left);
         let entry = self.table.get_mut(page);
         entry.directory.set_copies(left);
         entry.owner = next.0;
@@ -248,6 +251,21 @@ impl Driver {
         }
     }
 
+    /// Notes that a page has lost copies with a card.
+    fn note_lost(&mut self, page: PageNo, before: MemorySet, after: MemorySet) {
+        self.note(Note::Change(Change {
+            pages: PageRange::page(page),
+            before,
+            after,
+            came: None,
+            around: 0,
+            stopped: AgentSet::EMPTY,
+            agent: None,
+            kind: ChangeKind::Lost,
+            reason: farside_types::Reason::Lost,
+        }));
+    }
+
     /// A page's bytes are gone: accesses end with an error, never with zeros.
     pub(crate) fn lose(&mut self, page: PageNo) {
         let entry = self.table.get_mut(page);
@@ -257,6 +275,7 @@ impl Driver {
         }
         let mappers = self.table.get(page).directory.mappers();
         self.invalidate(page, mappers);
+        self.note_lost(page, self.table.get(page).directory.copies(), MemorySet::EMPTY);
         let entry = self.table.get_mut(page);
         entry.set(flag::LOST, true);
         // Nobody told whether it was written.

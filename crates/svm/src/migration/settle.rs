@@ -5,6 +5,7 @@ use farside_types::{AgentId, AgentSet, CardId, MemoryId, MemorySet, Reason, Span
 
 use crate::Driver;
 use crate::api::command::{FaultIds, Order, RingOp, Run, Wait, count_pages};
+use crate::api::journal::{Change, ChangeKind, Note};
 use crate::api::query::Moved;
 use crate::migration::chain::{Part, Role};
 use crate::migration::chains::ChainId;
@@ -67,7 +68,32 @@ impl Driver {
         for run in copied.iter().filter(|_| transition.fills()) {
             self.record(now, &transition, run);
         }
+        if self.keeps_journal() {
+            self.note_part(part, &copied);
+        }
         self.count(part, count_pages(&copied));
+    }
+
+    /// Notes what became of a part: of pages of which some came with bytes and others did not, first where they
+    /// all are, then what came.
+    fn note_part(&mut self, part: &Part, copied: &[Run]) {
+        let transition = &part.transition;
+        let whole = transition.fills() && count_pages(copied) == u64::from(part.pages);
+        if !whole {
+            for run in part.runs.iter() {
+                self.note(Note::Change(Change::of(transition, run.pages(), false)));
+            }
+        }
+        let mut around = part.prefetched;
+        for run in copied.iter().filter(|_| transition.fills()) {
+            let mut change = Change::of(transition, run.pages(), true);
+            if !whole {
+                (change.before, change.stopped) = (change.after, AgentSet::EMPTY);
+            }
+            change.around = around.min(run.count);
+            around -= change.around;
+            self.note(Note::Change(change));
+        }
     }
 
     /// Frames of pages that no card has beside their owner, before and after: by whole runs.
@@ -122,6 +148,9 @@ impl Driver {
                 };
             }
             self.track_residency(&transition, run);
+            let mut change = Change::of(&transition, run.pages(), false);
+            (change.after, change.kind) = (MemorySet::EMPTY, ChangeKind::Free);
+            self.note(Note::Change(change));
         }
     }
 

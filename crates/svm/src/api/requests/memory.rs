@@ -6,6 +6,7 @@ use std::sync::Arc;
 use farside_types::{PAGE_SIZE, PageNo, PageRange, RequestId, VirtAddr};
 
 use crate::Driver;
+use crate::api::journal::Note;
 use crate::api::reply::{Outcome, RequestError};
 use crate::api::requests::{OpenRequest, RequestKind};
 use crate::tables::page::{PageEntry, PageState, flag};
@@ -24,10 +25,11 @@ impl Driver {
             return Err(RequestError::EmptyAllocation);
         }
         let pages = bytes.div_ceil(PAGE_SIZE as u64);
-        let Some(range) = self.space.allocate(pages, bytes, name) else {
+        let Some(range) = self.space.allocate(pages, bytes, Arc::clone(&name)) else {
             let largest_gap = self.space.largest_gap();
             return Err(RequestError::OutOfAddressSpace { pages, largest_gap });
         };
+        self.note(Note::Alloc { pages: range, name: &name });
         self.make_room(range);
         let mut poisoned = VecDeque::new();
         for page in self.table.touched(range).into_iter().flat_map(PageRange::pages) {
@@ -78,6 +80,7 @@ impl Driver {
         }
         self.table.update(range, |entry| entry.set(flag::DOOMED, true));
         self.pins.retain(|pin| !pin.range.overlaps(range));
+        self.note(Note::Free { pages: range });
         self.open(id, RequestKind::Free, range, VecDeque::from([range]));
         Ok(())
     }

@@ -95,6 +95,9 @@ impl Driver {
     }
 
     pub(crate) fn begin_request(&mut self, id: RequestId, request: Request) {
+        if self.keeps_journal() {
+            self.note_request(&request);
+        }
         let result = match request {
             Request::Alloc { bytes, name } => self.alloc(id, bytes, name),
             Request::Free { addr } => self.free(id, addr),

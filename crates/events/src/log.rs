@@ -1,0 +1,321 @@
+//! A log that is being written: a bounded buffer, and a thread that empties it into the file.
+//!
+//! Events come from whoever holds the driver's lock, one at a time. The buffer's own lock is held for a copy of one event,
+//! or for an exchange of two buffers; never while anything is encoded, written or allocated.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use farside_svm::{Journal, Note};
+use farside_types::Time;
+use parquet::errors::ParquetError;
+
+use crate::note::Scale;
+use crate::write::dropped;
+use crate::{About, Event, LogWriter, Names, WriteError};
+
+/// Events that the buffer has room for.
+pub(crate) const ROOM: usize = 1 << 16;
+/// How often the thread looks for events where they are few.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long events wait for their row group, at least.
+const GROUP_EVERY: Duration = Duration::from_secs(1);
+/// The same as a part of the time since the beginning: so a long run has no more groups than can be read.
+const GROUP_PART: u32 = 16;
+
+/// What becomes of an event that finds the buffer full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// It is left out, and counted: a program is not to wait for its log.
+    Drop,
+    /// Whoever has it waits: simulated time does not mind.
+    Wait,
+}
+
+/// What came of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Events in the file.
+    pub events: u64,
+    /// Events that found no room.
+    pub dropped: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// A log that is being written. Without [`EventLog::finish`] it is finished when it is dropped.
+#[derive(Debug)]
+pub struct EventLog {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<Result<Written, WriteError>>>,
+    /// A child made by fork has no such thread.
+    process: u32,
+}
+
+#[derive(Debug)]
+struct Shared {
+    buffer: Mutex<Buffer>,
+    /// Of allocations and kernels. Apart, because a new one takes memory: nobody who serves a fault waits for it.
+    names: Mutex<Names>,
+    /// There is something to write.
+    filled: Condvar,
+    /// There is room again.
+    emptied: Condvar,
+}
+
+#[derive(Debug)]
+struct Buffer {
+    events: Vec<Event>,
+    dropped: u64,
+    dropped_in_all: u64,
+    closed: bool,
+    /// The file takes no more.
+    failed: bool,
+}
+
+impl EventLog {
+    /// Begins a log. Its thread calls `begin` first: a program has it block signals, whose handlers might touch what
+    /// the log is about.
+    ///
+    /// # Errors
+    /// [`WriteError`] if there can be no such file, or no thread.
+    pub fn create(path: &Path, about: &About, begin: fn()) -> Result<EventLog, WriteError> {
+        let failed = |why: String| WriteError { path: path.to_owned(), why, lost: 0 };
+        let file = File::create(path).map_err(|error| failed(error.to_string()))?;
+        let writer = LogWriter::new(BufWriter::new(file), about);
+        let writer = writer.map_err(|error| failed(error.to_string()))?;
+        let shared = Arc::new(Shared::new());
+        let (ours, at) = (Arc::clone(&shared), path.to_owned());
+        let run = move || {
+            begin();
+            ours.write(writer, &at)
+        };
+        let thread = std::thread::Builder::new().name("farside-events".to_owned()).spawn(run);
+        let writer = Some(thread.map_err(|error| failed(error.to_string()))?);
+        Ok(EventLog { path: path.to_owned(), shared, writer, process: std::process::id() })
+    }
+
+    /// What a driver notes goes into the log. Times count from `start`.
+    pub fn journal(&self, start: Time, page_bytes: u64, full: Full) -> Box<dyn Journal> {
+        let (shared, scale) = (Arc::clone(&self.shared), Scale { start, page_bytes });
+        Box::new(Keeper { shared, scale, full })
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Events that have found no room so far.
+    pub fn left_out(&self) -> u64 {
+        self.shared.lock().dropped_in_all
+    }
+
+    /// Writes what there is, and ends the file. What is noted later is left out.
+    ///
+    /// # Errors
+    /// [`WriteError`] says why the file is not complete, and how much is missing.
+    pub fn finish(mut self) -> Result<Written, WriteError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Written, WriteError> {
+        let Some(writer) = self.writer.take().filter(|_| self.process == std::process::id()) else {
+            return Ok(Written::default());
+        };
+        self.shared.lock().closed = true;
+        self.shared.filled.notify_one();
+        writer.join().unwrap_or_else(|_| {
+            let why = "its thread panicked (a bug)".to_owned();
+            Err(WriteError { path: self.path.clone(), why, lost: 0 })
+        })
+    }
+}
+
+impl Drop for EventLog {
+    fn drop(&mut self) {
+        // Who wants to know of it calls `finish`.
+        let _ = self.end();
+    }
+}
+
+/// Puts a driver's notes into the buffer.
+#[derive(Debug)]
+struct Keeper {
+    shared: Arc<Shared>,
+    scale: Scale,
+    full: Full,
+}
+
+impl Journal for Keeper {
+    fn note(&mut self, at: Time, note: Note<'_>) {
+        let mut buffer = self.shared.room(self.full);
+        if buffer.events.len() >= ROOM || buffer.failed || buffer.closed {
+            buffer.leave_out();
+            return;
+        }
+        let event = self.scale.event(at, note, |name| self.shared.names().number(name));
+        if buffer.dropped > 0 {
+            // It takes the place of this event, which is one of those that are missing.
+            let missing = std::mem::take(&mut buffer.dropped) + 1;
+            buffer.dropped_in_all += 1;
+            buffer.events.push(dropped(event.at, missing));
+            return;
+        }
+        buffer.events.push(event);
+        if buffer.events.len() == ROOM / 2 {
+            self.shared.filled.notify_one();
+        }
+    }
+}
+
+impl Buffer {
+    fn leave_out(&mut self) {
+        self.dropped += 1;
+        self.dropped_in_all += 1;
+    }
+}
+
+impl Shared {
+    fn new() -> Shared {
+        let buffer = Buffer {
+            events: Vec::with_capacity(ROOM),
+            dropped: 0,
+            dropped_in_all: 0,
+            closed: false,
+            failed: false,
+        };
+        Shared {
+            buffer: Mutex::new(buffer),
+            names: Mutex::new(Names::default()),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The buffer, with room in it if that is to be waited for.
+    fn room(&self, full: Full) -> MutexGuard<'_, Buffer> {
+        let buffer = self.lock();
+        if full == Full::Drop || buffer.events.len() < ROOM {
+            return buffer;
+        }
+        let waits = |buffer: &mut Buffer| buffer.events.len() >= ROOM && !buffer.failed;
+        self.emptied.wait_while(buffer, waits).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: takes what there is until the log is closed.
+    fn write(
+        &self,
+        mut writer: LogWriter<BufWriter<File>>,
+        path: &Path,
+    ) -> Result<Written, WriteError> {
+        let mut taken = Taken::new();
+        loop {
+            let open = self.take(&mut taken);
+            let written = taken.write(&mut writer);
+            if let Err(error) = written {
+                return Err(self.fail(path, &error, &taken));
+            }
+            if !open {
+                break;
+            }
+        }
+        let last = self.last_words();
+        let written = writer.push(&last, &taken.names).and_then(|()| writer.finish());
+        match written.map(|file| file.into_inner()) {
+            Ok(Ok(file)) => Ok(Written {
+                events: taken.written + last.len() as u64,
+                dropped: self.lock().dropped_in_all,
+                bytes: file.metadata().map_or(0, |it| it.len()),
+            }),
+            Ok(Err(error)) => Err(self.fail(path, &error.into_error().into(), &taken)),
+            Err(error) => Err(self.fail(path, &error, &taken)),
+        }
+    }
+
+    /// Waits for events and exchanges the buffers; whether more may come.
+    fn take(&self, taken: &mut Taken) -> bool {
+        let waits = |buffer: &mut Buffer| buffer.events.len() < ROOM / 2 && !buffer.closed;
+        let waited = self.filled.wait_timeout_while(self.lock(), LOOK, waits);
+        let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut buffer.events, &mut taken.events);
+        let closed = buffer.closed;
+        drop(buffer);
+        self.emptied.notify_all();
+        taken.names.follow(&self.names());
+        !closed
+    }
+
+    /// What is to be said of events that were left out at the very end.
+    fn last_words(&self) -> Vec<Event> {
+        let mut buffer = self.lock();
+        match std::mem::take(&mut buffer.dropped) {
+            0 => Vec::new(),
+            missing => vec![dropped(0, missing)],
+        }
+    }
+
+    /// Nobody is to wait for this log any more, and no event comes into it.
+    fn fail(&self, path: &Path, error: &ParquetError, taken: &Taken) -> WriteError {
+        let mut buffer = self.lock();
+        buffer.failed = true;
+        let waiting = (buffer.events.len() + taken.events.len()) as u64;
+        // What was written behind the last footer is not found by a reader.
+        buffer.dropped_in_all += waiting + taken.written - taken.safe;
+        let lost = buffer.dropped_in_all;
+        drop(buffer);
+        self.emptied.notify_all();
+        WriteError { path: path.to_owned(), why: error.to_string(), lost }
+    }
+}
+
+/// What the thread has taken.
+struct Taken {
+    events: Vec<Event>,
+    names: Names,
+    written: u64,
+    /// Of these, those that a reader finds whatever happens.
+    safe: u64,
+    begun: Instant,
+    /// When it wrote a group last.
+    grouped: Instant,
+}
+
+impl Taken {
+    fn new() -> Taken {
+        let now = Instant::now();
+        let events = Vec::with_capacity(ROOM);
+        Taken { events, names: Names::default(), written: 0, safe: 0, begun: now, grouped: now }
+    }
+
+    fn write(&mut self, writer: &mut LogWriter<BufWriter<File>>) -> Result<(), ParquetError> {
+        writer.push(&self.events, &self.names)?;
+        self.safe = writer.safe();
+        self.written += self.events.len() as u64;
+        self.events.clear();
+        let patience = GROUP_EVERY.max(self.begun.elapsed() / GROUP_PART);
+        if writer.waiting() > 0 && self.grouped.elapsed() >= patience {
+            writer.flush()?;
+            writer.foot()?;
+            self.safe = writer.safe();
+            self.grouped = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

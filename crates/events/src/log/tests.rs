@@ -1,0 +1,319 @@
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use farside_svm::{Change, ChangeKind};
+use farside_types::{Access, AgentId, AgentSet, CardId, JobId, MemoryId, MemorySet};
+use farside_types::{PageNo, PageRange, Reason, VirtAddr};
+
+use super::*;
+use crate::{Cut, Kind, Memory, ReadError, Reader};
+
+/// A file of a test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Scratch(std::env::temp_dir().join(format!("farside-events-{process}-{number}.parquet")))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn about() -> About {
+    let memories = About::memories("card", [Some(1 << 20), None]);
+    let words = |text: &str| text.to_owned();
+    let (program, machine, scheme) = (words("test"), words("live"), words("on-touch"));
+    About { program, machine, scheme, page_bytes: 4096, memories }
+}
+
+fn fault(page: u64) -> Note<'static> {
+    let (agent, access) = (AgentId(1), Access::Write);
+    Note::Fault { agent, pages: PageRange::page(PageNo(page)), access }
+}
+
+fn begin(file: &Scratch) -> EventLog {
+    EventLog::create(&file.0, &about(), || ()).expect("can be written")
+}
+
+fn read(path: &Path) -> Result<(Vec<Event>, Option<Cut>), ReadError> {
+    let reader = Reader::open(path)?;
+    let mut events = Vec::new();
+    reader.for_each(|batch| events.extend_from_slice(batch.events))?;
+    assert_eq!(events.len() as u64, reader.events());
+    Ok((events, reader.cut()))
+}
+
+/// Many faults in groups of their own, with a footer behind each.
+fn in_groups(path: &Path, groups: u64) -> LogWriter<File> {
+    let mut writer = LogWriter::new(File::create(path).unwrap(), &about()).unwrap();
+    for group in 0..groups {
+        let event = |at| Event { address: at * 4096, ..Event::new(group * 100 + at, Kind::Refill) };
+        let events: Vec<Event> = (0..100).map(event).collect();
+        writer.push(&events, &Names::default()).unwrap();
+        writer.flush().unwrap();
+        writer.foot().unwrap();
+    }
+    writer
+}
+
+#[test]
+fn what_is_noted_is_read() {
+    let file = Scratch::new();
+    let log = begin(&file);
+    let mut journal = log.journal(Time(1000), 4096, Full::Drop);
+    let pages = PageRange::new(PageNo(7), 3);
+    let (job, card) = (JobId(5), CardId(1));
+    let change = Change {
+        pages,
+        before: MemorySet::only(MemoryId::HOST),
+        after: MemorySet::only(MemoryId(2)),
+        came: Some((Some(MemoryId::HOST), MemoryId(2))),
+        around: 2,
+        stopped: AgentSet::only(AgentId::CPU),
+        agent: Some(AgentId(2)),
+        kind: ChangeKind::Migration,
+        reason: Reason::Demand,
+    };
+    let lent = Note::Lent { job, at: VirtAddr(123), bytes: 45, access: Access::Read };
+    let notes = [
+        Note::Alloc { pages, name: "points" },
+        Note::Launch { job, card, name: "sum" },
+        lent,
+        Note::Begin { job, card },
+        fault(7),
+        Note::Change(change),
+        Note::End { job, card, well: true },
+    ];
+    (1000..).zip(notes).for_each(|(at, note)| journal.note(Time(at), note));
+    let written = log.finish().expect("can be written");
+    assert_eq!((written.events, written.dropped), (7, 0));
+    let reader = Reader::open(&file.0).expect("can be read");
+    assert_eq!((reader.about(), reader.cut(), reader.end()), (&about(), None, Some(6)));
+    let host = Memory { name: "host".to_owned(), bytes: None };
+    assert_eq!(reader.about().memories[0], host);
+    let mut seen = Vec::new();
+    let mut names = Vec::new();
+    let read = reader.for_each(|batch| {
+        seen.extend_from_slice(batch.events);
+        names.extend(batch.events.iter().map(|it| batch.names.get(it.name).to_owned()));
+    });
+    read.expect("can be read");
+    assert_eq!(names[..3], ["points", "sum", ""]);
+    let kinds: Vec<Kind> = seen.iter().map(|event| event.kind).collect();
+    let lent = (seen[2].address, seen[2].bytes, seen[2].number);
+    use Kind::{Alloc, Begin, End, FaultWrite, Launch, LentRead, Migration};
+    assert_eq!(kinds, [Alloc, Launch, LentRead, Begin, FaultWrite, Migration, End]);
+    assert_eq!(lent, (123, 45, 5));
+    let moved = Event {
+        reason: Some(Reason::Demand),
+        agent: Some(AgentId(2)),
+        address: 7 * 4096,
+        bytes: 3 * 4096,
+        from: Some(MemoryId::HOST),
+        to: Some(MemoryId(2)),
+        before: change.before,
+        after: change.after,
+        stopped: change.stopped,
+        around: 2 * 4096,
+        ..Event::new(5, Migration)
+    };
+    assert_eq!(seen[5], moved);
+}
+
+#[test]
+fn every_kind_has_a_word_of_its_own() {
+    for &kind in Kind::ALL {
+        assert_eq!(Kind::of(kind.name().as_bytes()), Some(kind));
+    }
+    assert_eq!(Kind::of(b"nothing"), None);
+}
+
+#[test]
+fn what_finds_no_room_is_counted_and_said_where_it_was() {
+    // Without its thread nobody makes room.
+    let shared = Arc::new(Shared::new());
+    let scale = Scale { start: Time::ZERO, page_bytes: 4096 };
+    let mut keeper = Keeper { shared: Arc::clone(&shared), scale, full: Full::Drop };
+    let more = 10;
+    for page in 0..ROOM as u64 + more {
+        keeper.note(Time(page), fault(page));
+    }
+    assert_eq!(shared.lock().events.len(), ROOM);
+    assert_eq!(shared.lock().dropped_in_all, more);
+    // Room again: what is missing is said first, in the place of the event that had found it out.
+    shared.lock().events.clear();
+    keeper.note(Time(99), fault(1));
+    keeper.note(Time(100), fault(2));
+    let buffer = shared.lock();
+    let [missing, fault] = buffer.events[..] else { panic!("{:?}", buffer.events) };
+    assert_eq!((missing.kind, missing.at, missing.number), (Kind::Dropped, 99, more + 1));
+    assert_eq!((fault.kind, fault.address), (Kind::FaultWrite, 2 * 4096));
+    assert_eq!(buffer.dropped_in_all, more + 1);
+}
+
+#[test]
+fn who_can_wait_loses_nothing() {
+    let file = Scratch::new();
+    let log = begin(&file);
+    let mut journal = log.journal(Time::ZERO, 4096, Full::Wait);
+    let many = 3 * ROOM as u64;
+    for page in 0..many {
+        journal.note(Time(page), fault(page));
+    }
+    let written = log.finish().expect("can be written");
+    assert_eq!((written.events, written.dropped), (many, 0));
+    let (events, _) = read(&file.0).expect("can be read");
+    assert!(events.iter().zip(0..).all(|(event, page)| event.address == page * 4096));
+}
+
+#[test]
+fn a_log_that_was_cut_anywhere_is_read_up_to_the_last_footer() {
+    let file = Scratch::new();
+    let whole = in_groups(&file.0, 5).finish().map(drop).map(|()| std::fs::read(&file.0).unwrap());
+    let whole = whole.expect("can be written");
+    let mut seen = std::collections::BTreeSet::new();
+    for length in (0..whole.len()).step_by(29) {
+        std::fs::write(&file.0, &whole[..length]).unwrap();
+        match read(&file.0) {
+            Ok((events, Some(cut))) => {
+                assert_eq!(cut.bytes + cut.left_out, length as u64);
+                assert_eq!(events.len() % 100, 0, "a group is there as a whole or not at all");
+                assert!(events.iter().zip(0..).all(|(event, at)| event.at == at));
+                seen.insert(events.len());
+            }
+            Ok((_, None)) => {}
+            Err(ReadError::NotOne { what, .. }) => assert!(length < 4, "{length}: {what}"),
+            Err(ReadError::Cut { bytes, .. }) => assert_eq!(bytes, length as u64),
+            Err(error) => panic!("{length}: {error}"),
+        }
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [100, 200, 300, 400, 500]);
+}
+
+#[test]
+fn a_log_of_a_run_that_was_killed_ends_where_it_was() {
+    let file = Scratch::new();
+    // As it is on disk before `finish`, and with a group begun behind it.
+    drop(in_groups(&file.0, 3));
+    OpenOptions::new().append(true).open(&file.0).unwrap().write_all(&[0x15; 999]).unwrap();
+    let (events, cut) = read(&file.0).expect("can be read");
+    assert_eq!((events.len(), cut.map(|cut| cut.left_out)), (300, Some(999)));
+}
+
+#[test]
+fn footers_on_the_way_are_a_small_part_of_a_long_log() {
+    let file = Scratch::new();
+    let mut writer = LogWriter::new(File::create(&file.0).unwrap(), &about()).unwrap();
+    let mut state = 1u64;
+    for group in 0..60u64 {
+        let event = |at| {
+            // Addresses that do not compress.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Event { address: (state >> 20) & !4095, ..Event::new(group * 1000 + at, Kind::Refill) }
+        };
+        let events: Vec<Event> = (0..1000).map(event).collect();
+        writer.push(&events, &Names::default()).unwrap();
+        writer.flush().unwrap();
+    }
+    let bytes = writer.finish().unwrap().metadata().unwrap().len();
+    let reader = Reader::open(&file.0).unwrap();
+    assert_eq!(reader.events(), 60_000);
+    let data: i64 = reader.column_bytes();
+    assert!((bytes as i64) < data * 3 / 2, "{bytes} bytes for {data} of columns");
+}
+
+#[test]
+fn what_is_no_log_is_named() {
+    let file = Scratch::new();
+    let text = |bytes: &[u8]| {
+        std::fs::write(&file.0, bytes).unwrap();
+        Reader::open(&file.0).err().expect("it is none").to_string()
+    };
+    assert!(text(b"").contains("it is empty"), "{}", text(b""));
+    assert!(text(b"hello").contains("does not begin as a Parquet file does"));
+    assert!(text(b"PAR1").contains("was cut before its first row group"));
+    let missing = Reader::open(Path::new("/nowhere/log.parquet")).err().expect("there is none");
+    assert!(missing.to_string().contains("/nowhere/log.parquet"), "{missing}");
+    let folder = Reader::open(Path::new("/")).err().expect("it is none").to_string();
+    assert!(folder.contains("it is a folder"), "{folder}");
+}
+
+#[test]
+fn another_schema_and_another_version_are_named() {
+    use parquet::data_type::Int32Type;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::writer::SerializedFileWriter;
+    let file = Scratch::new();
+    let write = |version: Option<&str>| {
+        let message = "message m { required int32 a; }";
+        let schema = parquet::schema::parser::parse_message_type(message).unwrap();
+        let out = File::create(&file.0).unwrap();
+        let mut writer =
+            SerializedFileWriter::new(out, Arc::new(schema), Default::default()).unwrap();
+        if let Some(version) = version {
+            let key = crate::schema::VERSION_KEY.to_owned();
+            writer.append_key_value_metadata(KeyValue::new(key, version.to_owned()));
+            let about = serde_json::to_string(&about()).unwrap();
+            let key = crate::schema::ABOUT_KEY.to_owned();
+            writer.append_key_value_metadata(KeyValue::new(key, about));
+        }
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&[1], None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        Reader::open(&file.0).err().expect("it is none").to_string()
+    };
+    assert!(write(None).contains("it is a Parquet file of a"), "{}", write(None));
+    assert!(write(Some("7")).contains("version 7; this release reads version 1"));
+    assert!(write(Some("1")).contains("it has no column \"at\""));
+}
+
+#[test]
+fn damage_in_a_group_is_an_error_with_its_place() {
+    let file = Scratch::new();
+    in_groups(&file.0, 2).finish().unwrap();
+    let whole = std::fs::read(&file.0).unwrap();
+    let mut places = 0;
+    for at in (4..whole.len() - 8).step_by(41) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0xff;
+        std::fs::write(&file.0, &damaged).unwrap();
+        match read(&file.0) {
+            Err(ReadError::Damaged { row_group, column, .. }) => {
+                assert!(row_group < 2 && !column.is_empty());
+                places += 1;
+            }
+            // A number is another one, or it lies in a footer that is not the last.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    assert!(places > 5, "{places}");
+}
+
+#[test]
+fn a_full_disk_loses_the_log_and_says_so() {
+    let path = Path::new("/dev/full");
+    if !path.exists() {
+        panic!("this test needs /dev/full");
+    }
+    let log = EventLog::create(path, &about(), || ()).expect("it can be opened");
+    let mut journal = log.journal(Time::ZERO, 4096, Full::Wait);
+    // Whoever would wait for room is not kept waiting by a log that is written no more.
+    for page in 0..4 * ROOM as u64 {
+        journal.note(Time(page), fault(page));
+    }
+    let error = log.finish().expect_err("nothing can be written");
+    assert!(error.to_string().contains("/dev/full"), "{error}");
+    assert!(error.to_string().contains("No space left"), "{error}");
+    assert!(error.lost > 0, "{error}");
+}

@@ -1,0 +1,216 @@
+//! The file: row groups, and footers between them.
+//!
+//! A Parquet file is read from its footer, which is written last: a run that is killed would leave none. So a footer
+//! is also written behind row groups on the way, and the next group behind it. Readers of Parquet see the last footer and
+//! never what lies between groups; [`crate::Reader`] finds an earlier one in a file that was cut.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter,
+};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+
+use crate::schema::{self, NONE};
+use crate::{About, Event, Kind, Name, Names};
+
+/// Rows of a group, at most.
+pub(crate) const GROUP_ROWS: usize = 1 << 17;
+/// Bytes of groups that come for each byte of a footer on the way.
+const BYTES_FOR_FOOTER: u64 = 4;
+/// Bytes that a footer has for each group, about.
+const FOOTER_BYTES: u64 = 1500;
+
+/// Writes events into a file, a row group at a time.
+pub struct LogWriter<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    metadata: Vec<KeyValue>,
+    columns: Columns,
+    rows: i64,
+    /// Bytes of the file, and rows in it, when the last footer was written.
+    footed: u64,
+    safe: u64,
+}
+
+/// The rows that are not in the file yet.
+#[derive(Default)]
+struct Columns {
+    at: Vec<i64>,
+    kind: Vec<ByteArray>,
+    reason: Vec<ByteArray>,
+    agent: Vec<i32>,
+    address: Vec<i64>,
+    bytes: Vec<i64>,
+    from: Vec<i32>,
+    to: Vec<i32>,
+    before: Vec<i32>,
+    after: Vec<i32>,
+    stopped: Vec<i32>,
+    around: Vec<i64>,
+    number: Vec<i64>,
+    name: Vec<ByteArray>,
+}
+
+impl<W: Write + Send> LogWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(to: W, about: &About) -> Result<LogWriter<W>, ParquetError> {
+        let about = serde_json::to_string(about).map_err(|it| ParquetError::External(it.into()))?;
+        let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+        let version = pair(schema::VERSION_KEY, crate::VERSION.to_owned());
+        let metadata = vec![version, pair(schema::ABOUT_KEY, about)];
+        let properties = Arc::new(schema::properties());
+        let mut file = SerializedFileWriter::new(to, schema::message(), properties)?;
+        metadata.iter().for_each(|it| file.append_key_value_metadata(it.clone()));
+        Ok(LogWriter { file, metadata, columns: Columns::default(), rows: 0, footed: 0, safe: 0 })
+    }
+
+    /// Takes events; writes a group whenever there are enough.
+    ///
+    /// # Errors
+    /// Those of the file: what was written up to the last footer can be read.
+    pub fn push(&mut self, events: &[Event], names: &Names) -> Result<(), ParquetError> {
+        for event in events {
+            self.columns.push(event, names);
+            if self.columns.at.len() == GROUP_ROWS {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that are not in the file yet.
+    pub fn waiting(&self) -> usize {
+        self.columns.at.len()
+    }
+
+    /// Rows that a reader finds whatever becomes of this writer.
+    pub fn safe(&self) -> u64 {
+        self.safe
+    }
+
+    /// Bytes of the file so far.
+    pub fn bytes(&self) -> u64 {
+        self.file.bytes_written() as u64
+    }
+
+    /// Writes a group of what there is, and a footer if that is worth it.
+    ///
+    /// # Errors
+    /// As [`LogWriter::push`].
+    pub fn flush(&mut self) -> Result<(), ParquetError> {
+        if self.waiting() == 0 {
+            return Ok(());
+        }
+        self.rows += self.waiting() as i64;
+        let mut group = self.file.next_row_group()?;
+        self.columns.write(&mut group)?;
+        group.close()?;
+        self.columns.clear();
+        let groups = self.file.flushed_row_groups().len() as u64;
+        match self.bytes() - self.footed >= BYTES_FOR_FOOTER * FOOTER_BYTES * groups {
+            true => self.foot(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes a footer: from here on a reader finds all groups up to here, whatever becomes of this writer.
+    ///
+    /// # Errors
+    /// As [`LogWriter::push`].
+    pub fn foot(&mut self) -> Result<(), ParquetError> {
+        let groups = self.file.flushed_row_groups().to_vec();
+        let descriptor = Arc::new(self.file.schema_descr().clone());
+        let keys = Some(self.metadata.clone());
+        let file = FileMetaData::new(1, self.rows, None, keys, descriptor, None);
+        let metadata = ParquetMetaDataBuilder::new(file).set_row_groups(groups).build();
+        let mut footer = Vec::new();
+        ParquetMetaDataWriter::new(&mut footer, &metadata).finish()?;
+        self.file.write_all(&footer)?;
+        self.file.flush()?;
+        (self.footed, self.safe) = (self.bytes(), self.rows as u64);
+        Ok(())
+    }
+
+    /// Writes what there is and the last footer.
+    ///
+    /// # Errors
+    /// As [`LogWriter::push`].
+    pub fn finish(mut self) -> Result<W, ParquetError> {
+        self.flush()?;
+        self.file.into_inner()
+    }
+}
+
+impl Columns {
+    fn push(&mut self, event: &Event, names: &Names) {
+        let word = |word: &'static str| ByteArray::from(word);
+        self.at.push(event.at as i64);
+        self.kind.push(word(event.kind.name()));
+        self.reason.push(word(event.reason.map_or("", |reason| reason.name())));
+        self.agent.push(event.agent.map_or(NONE, |agent| agent.0.into()));
+        self.address.push(event.address as i64);
+        self.bytes.push(event.bytes as i64);
+        self.from.push(event.from.map_or(NONE, |memory| memory.0.into()));
+        self.to.push(event.to.map_or(NONE, |memory| memory.0.into()));
+        self.before.push(event.before.0 as i32);
+        self.after.push(event.after.0 as i32);
+        self.stopped.push(event.stopped.0 as i32);
+        self.around.push(event.around as i64);
+        self.number.push(event.number as i64);
+        self.name.push(match event.name {
+            Name::NONE => word(""),
+            name => ByteArray::from(names.get(name)),
+        });
+    }
+
+    fn write<W: Write + Send>(
+        &self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<(), ParquetError> {
+        column::<Int64Type, W>(group, &self.at)?;
+        column::<ByteArrayType, W>(group, &self.kind)?;
+        column::<ByteArrayType, W>(group, &self.reason)?;
+        column::<Int32Type, W>(group, &self.agent)?;
+        column::<Int64Type, W>(group, &self.address)?;
+        column::<Int64Type, W>(group, &self.bytes)?;
+        for values in [&self.from, &self.to, &self.before, &self.after, &self.stopped] {
+            column::<Int32Type, W>(group, values)?;
+        }
+        column::<Int64Type, W>(group, &self.around)?;
+        column::<Int64Type, W>(group, &self.number)?;
+        column::<ByteArrayType, W>(group, &self.name)
+    }
+
+    fn clear(&mut self) {
+        let Columns { at, kind, reason, agent, address, bytes, .. } = self;
+        [at, address, bytes].into_iter().for_each(Vec::clear);
+        [kind, reason].into_iter().for_each(Vec::clear);
+        agent.clear();
+        let Columns { from, to, before, after, stopped, around, number, name, .. } = self;
+        [from, to, before, after, stopped].into_iter().for_each(Vec::clear);
+        [around, number].into_iter().for_each(Vec::clear);
+        name.clear();
+    }
+}
+
+/// Writes the next column of a group.
+fn column<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &[T::T],
+) -> Result<(), ParquetError> {
+    let missing = || ParquetError::General("the schema has a column less".to_owned());
+    let mut writer = group.next_column()?.ok_or_else(missing)?;
+    writer.typed::<T>().write_batch(values, None, None)?;
+    writer.close()
+}
+
+/// The event that says that others are missing.
+pub(crate) fn dropped(at: u64, events: u64) -> Event {
+    Event { number: events, ..Event::new(at, Kind::Dropped) }
+}

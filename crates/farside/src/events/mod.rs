@@ -1,0 +1,34 @@
+//! The event log of a space: who asks for one, and what it is about.
+
+#[cfg(not(feature = "events"))]
+mod absent;
+#[cfg(feature = "events")]
+mod log;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+
+use crate::files;
+#[cfg(not(feature = "events"))]
+pub(crate) use absent::Events;
+#[cfg(feature = "events")]
+pub(crate) use log::Events;
+
+/// The environment variable that has a program write an event log: the file's name. A program that opens several
+/// spaces writes `NAME.parquet`, `NAME.2.parquet` and so on. A program that was built without the feature `events`
+/// refuses to open a space when it is set.
+pub const EVENTS_VARIABLE: &str = "FARSIDE_EVENTS";
+
+/// What a log is to be about.
+pub(crate) struct Opened<'a> {
+    /// The placement scheme.
+    pub(crate) scheme: &'a str,
+    /// Bytes of each card's memory, where the space knows them before it is opened.
+    pub(crate) cards: Vec<Option<u64>>,
+}
+
+/// The file that the environment asks for.
+pub(crate) fn of_environment() -> Option<PathBuf> {
+    static SPACES: AtomicU32 = AtomicU32::new(0);
+    files::of_environment(EVENTS_VARIABLE, &SPACES)
+}
