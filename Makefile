@@ -14,7 +14,7 @@ SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo demo-lend bench test qemu c python wheel rtl rtl-long rtl-report soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu c python report wheel rtl rtl-long rtl-report soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
@@ -23,6 +23,7 @@ help:
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
 	@echo "make python      only the tests of the Python package (crates/python/README.md)"
 	@echo "make c           only the tests of libfarside for C and C++ (docs/c.md)"
+	@echo "make report      only the tests of report pages, in headless Chromium (docs/report.md)"
 	@echo "make wheel       the wheel of the Python package, in target/wheels"
 	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
 	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
@@ -62,6 +63,9 @@ qemu: setup
 c: setup
 	@cargo test --locked -p farside-c
 	@scripts/c/test.sh
+
+report: setup
+	@scripts/report/test.sh
 
 python: setup
 	@scripts/python/test.sh

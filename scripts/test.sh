@@ -6,7 +6,7 @@
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
 # Lending in network namespaces and the VHDL run beside them, which leave a processor alone for much of their time; the units for
-# systemd, the Ray cluster, the library for C, the Python package and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
+# systemd, the Ray cluster, the library for C, the Python package, the pages of reports and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
 # be had the summary says NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
@@ -55,6 +55,8 @@ readonly RTL_LIMIT_S=1800
 readonly PYTHON_LIMIT_S=1800
 # A quarter of a minute, once CMake is there.
 readonly C_LIMIT_S=600
+# A quarter of a minute, once Chromium and Playwright are there.
+readonly REPORT_LIMIT_S=1800
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600
 # The exit code of a step that could not be run.
@@ -285,6 +287,7 @@ test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
 test_script c "$C_LIMIT_S"
 test_script python "$PYTHON_LIMIT_S"
+test_script report "$REPORT_LIMIT_S"
 test_script qemu "$QEMU_LIMIT_S"
 
 echo

@@ -64,7 +64,7 @@ pub(crate) fn message() -> TypePtr {
 /// How it is written: times and addresses as differences, all else by dictionaries.
 pub(crate) fn properties() -> WriterProperties {
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true);
     for name in ["at", "address"] {

@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use farside_types::Reason;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
@@ -29,6 +30,7 @@ pub struct LogWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     metadata: Vec<KeyValue>,
     columns: Columns,
+    words: Words,
     rows: i64,
     /// Bytes of the file, and rows in it, when the last footer was written.
     footed: u64,
@@ -67,7 +69,15 @@ impl<W: Write + Send> LogWriter<W> {
         let properties = Arc::new(schema::properties());
         let mut file = SerializedFileWriter::new(to, schema::message(), properties)?;
         metadata.iter().for_each(|it| file.append_key_value_metadata(it.clone()));
-        Ok(LogWriter { file, metadata, columns: Columns::default(), rows: 0, footed: 0, safe: 0 })
+        Ok(LogWriter {
+            file,
+            metadata,
+            columns: Columns::default(),
+            words: Words::new(),
+            rows: 0,
+            footed: 0,
+            safe: 0,
+        })
     }
 
     /// Takes events; writes a group whenever there are enough.
@@ -76,7 +86,7 @@ impl<W: Write + Send> LogWriter<W> {
     /// Those of the file: what was written up to the last footer can be read.
     pub fn push(&mut self, events: &[Event], names: &Names) -> Result<(), ParquetError> {
         for event in events {
-            self.columns.push(event, names);
+            self.columns.push(event, &mut self.words, names);
             if self.columns.at.len() == GROUP_ROWS {
                 self.flush()?;
             }
@@ -148,11 +158,10 @@ impl<W: Write + Send> LogWriter<W> {
 }
 
 impl Columns {
-    fn push(&mut self, event: &Event, names: &Names) {
-        let word = |word: &'static str| ByteArray::from(word);
+    fn push(&mut self, event: &Event, words: &mut Words, names: &Names) {
         self.at.push(event.at as i64);
-        self.kind.push(word(event.kind.name()));
-        self.reason.push(word(event.reason.map_or("", |reason| reason.name())));
+        self.kind.push(words.kinds[event.kind as usize].clone());
+        self.reason.push(words.reason(event.reason));
         self.agent.push(event.agent.map_or(NONE, |agent| agent.0.into()));
         self.address.push(event.address as i64);
         self.bytes.push(event.bytes as i64);
@@ -163,10 +172,7 @@ impl Columns {
         self.stopped.push(event.stopped.0 as i32);
         self.around.push(event.around as i64);
         self.number.push(event.number as i64);
-        self.name.push(match event.name {
-            Name::NONE => word(""),
-            name => ByteArray::from(names.get(name)),
-        });
+        self.name.push(words.name(event.name, names));
     }
 
     fn write<W: Write + Send>(
@@ -196,6 +202,39 @@ impl Columns {
         [from, to, before, after, stopped].into_iter().for_each(Vec::clear);
         [around, number].into_iter().for_each(Vec::clear);
         name.clear();
+    }
+}
+
+/// The words of the columns of text: they are shared, as an allocation for each row would cost more than all else.
+struct Words {
+    none: ByteArray,
+    kinds: Vec<ByteArray>,
+    reasons: Vec<ByteArray>,
+    names: Vec<ByteArray>,
+}
+
+impl Words {
+    fn new() -> Words {
+        Words {
+            none: ByteArray::from(""),
+            kinds: Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect(),
+            reasons: Reason::ALL.iter().map(|reason| ByteArray::from(reason.name())).collect(),
+            names: Vec::new(),
+        }
+    }
+
+    fn reason(&self, reason: Option<Reason>) -> ByteArray {
+        reason.map_or(&self.none, |reason| &self.reasons[reason as usize]).clone()
+    }
+
+    fn name(&mut self, name: Name, names: &Names) -> ByteArray {
+        if name == Name::NONE {
+            return self.none.clone();
+        }
+        for number in self.names.len()..=name.0 as usize {
+            self.names.push(ByteArray::from(names.get(Name(number as u32))));
+        }
+        self.names[name.0 as usize].clone()
     }
 }
 

@@ -17,7 +17,7 @@ use farside_svm::{
 use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
-use crate::events::{self, Events, Opened};
+use crate::events::{self, Events};
 use crate::for_each::ForEach;
 use crate::launch::{Launch, Scope, Stream};
 use crate::moving::MoveLaunch;
@@ -33,6 +33,7 @@ pub struct Space {
     /// Behind the machine: it is dropped when no kernel runs any more.
     recording: Option<Arc<Finish>>,
     /// Likewise.
+    #[cfg_attr(not(feature = "events"), expect(dead_code, reason = "there is none"))]
     events: Option<Arc<Events>>,
 }
 
@@ -329,10 +330,7 @@ impl SpaceBuilder {
         };
         let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
         let events = match self.events.or_else(events::of_environment) {
-            Some(path) => {
-                let opened = Opened { scheme: scheme.name(), cards: memories(&cards) };
-                Some(Arc::new(Events::new(path, &opened)?))
-            }
+            Some(path) => Some(Arc::new(Events::new(path, scheme.name(), &memories(&cards))?)),
             None => None,
         };
         let mut geometry = farside_live::Geometry::software();

@@ -11,7 +11,8 @@ const REASONS = { demand: "#d6456b", user: "#20a67a", prefetch: "#2f7ed8", evict
   collapse: "#7c3aed", thrash: "#8b1e3f", return: "#9aa5b1", lost: "#111827" };
 
 const colour = (memory) => memory === 0 ? HOST : CARDS[(memory - 1) % CARDS.length];
-const kernelColour = (kernel) => KERNELS[kernel % KERNELS.length];
+const kernelNames = [...new Set(runs.flatMap((run) => run.kernels.map((kernel) => kernel.name)))];
+const kernelColour = (name) => KERNELS[kernelNames.indexOf(name) % KERNELS.length];
 const escape = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const number = (value) => value.toLocaleString("en");
 function scaled(value, units, base) {
@@ -145,7 +146,7 @@ function options(run, panels, mode) {
     itemStyle: { color: colours(one, place) }, emphasis: { focus: "series" } }));
   const byAgent = (one) => colour(Math.max(names.indexOf(one.name), 0));
   const link = (one, place) => one.name.startsWith("zeros") ? "#d4dae1" : CARDS[(place * 5 + 1) % CARDS.length];
-  const most = Math.max(1, ...moves.map((it) => it[2]));
+  const most = moves.reduce((most, it) => Math.max(most, it[2]), 4);
   const heat = mode === "places"
     ? { name: "heat", type: "heatmap", xAxisIndex: 0, yAxisIndex: 0, data: places, progressive: 0, animation: false, emphasis: { itemStyle: { borderColor: "#111", borderWidth: 1 } } }
     : { name: "heat", type: "heatmap", xAxisIndex: 0, yAxisIndex: 0, data: moves, progressive: 0, animation: false };
@@ -165,17 +166,17 @@ function options(run, panels, mode) {
       { type: "slider", xAxisIndex: [0, 1, 2, 3, 4], filterMode: "none", bottom: 8, height: 22, left: LEFT, right: RIGHT, brushSelect: false,
         labelFormatter: (value, text) => time((typeof value === "number" ? value : 0) * bin) }],
     series: [heat,
-      { name: "kernels", type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem: box, clip: true, encode: { x: [1, 2], y: 0 },
+      { name: "kernels", type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem: (params, api) => box(run, params, api), clip: true, encode: { x: [1, 2], y: 0 },
         data: run.runs.map((it) => [agents.indexOf(it.agent), it.from, it.until, it.kernel, it.count]) },
       ...stack("links", 2, link), ...stack("faults", 3, byAgent), ...stack("reasons", 4, (one) => REASONS[one.name] ?? HOST)],
   };
 }
 
-function box(params, api) {
+function box(run, params, api) {
   const [from, y] = api.coord([api.value(1), api.value(0)]), [until] = api.coord([api.value(2), api.value(0)]);
   const height = Math.min(api.size([0, 1])[1] * 0.72, 26);
   const shape = echarts.graphic.clipRectByRect({ x: from, y: y - height / 2, width: Math.max(until - from, 1), height }, params.coordSys);
-  return shape && { type: "rect", shape, style: { fill: kernelColour(api.value(3)) } };
+  return shape && { type: "rect", shape, style: { fill: kernelColour(run.kernels[api.value(3)].name) } };
 }
 
 function tip(run, it) {
@@ -242,7 +243,7 @@ function tables(parent, run) {
   run.allocations, (it) => it.faults + it.pages_moved);
   if (run.allocations_left_out > 0) element(parent, "div", { class: "soft" }, `${number(run.allocations_left_out)} more cost less.`);
   element(parent, "h2", {}, "Kernels");
-  table(parent, [["kernel", (it) => `<i class="dot" style="background:${kernelColour(run.kernels.indexOf(it))}"></i>${escape(it.name)}`], ["runs", (it) => number(it.count)], ["failed", (it) => number(it.failed)], ["time", (it) => time(it.time)],
+  table(parent, [["kernel", (it) => `<i class="dot" style="background:${kernelColour(it.name)}"></i>${escape(it.name)}`], ["runs", (it) => number(it.count)], ["failed", (it) => number(it.failed)], ["time", (it) => time(it.time)],
     ["longest", (it) => time(it.longest)], ["faults", (it) => number(it.faults)], ["pages moved", (it) => number(it.pages_moved)]],
   run.kernels, (it) => it.time);
   element(parent, "h2", {}, "Moves");

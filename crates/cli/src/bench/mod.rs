@@ -10,6 +10,7 @@ mod cache_miss;
 mod card_process;
 mod counts;
 mod driver;
+mod events;
 mod far;
 mod far_steps;
 mod faults;
@@ -151,6 +152,12 @@ pub(crate) enum BenchError {
     /// The graph.
     #[error(transparent)]
     Graph(#[from] farside_cli::graph::GraphError),
+    /// An event log that is not written.
+    #[error(transparent)]
+    EventLog(#[from] farside_events::WriteError),
+    /// An event log that cannot be read.
+    #[error(transparent)]
+    Events(#[from] farside_events::ReadError),
     /// The system.
     #[error("measuring failed: {0}")]
     Io(#[from] std::io::Error),
@@ -167,7 +174,7 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 12] = [
+pub(crate) const ALL: [Bench; 13] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?.into()) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?.into()) },
     Bench { name: "migrate", run: migrate::run },
@@ -178,6 +185,7 @@ pub(crate) const ALL: [Bench; 12] = [
     Bench { name: "schemes", run: schemes::run },
     Bench { name: "own-scheme", run: |effort| Ok(own_scheme::run(effort)?.into()) },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },
+    Bench { name: "events", run: |effort| Ok(events::run(effort)?.into()) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?.into()) },
     Bench { name: "lend", run: |effort| Ok(lend::run(effort)?.into()) },
 ];

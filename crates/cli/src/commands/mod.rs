@@ -98,7 +98,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     Return(borrow::Return),
     Schemes(schemes::Schemes),
-    Sim(sim::Sim),
+    Sim(Box<sim::Sim>),
     Sweep(sweep::Sweep),
     Who(available::Who),
 }

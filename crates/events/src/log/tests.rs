@@ -288,13 +288,10 @@ fn damage_in_a_group_is_an_error_with_its_place() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0xff;
         std::fs::write(&file.0, &damaged).unwrap();
-        match read(&file.0) {
-            Err(ReadError::Damaged { row_group, column, .. }) => {
-                assert!(row_group < 2 && !column.is_empty());
-                places += 1;
-            }
-            // A number is another one, or it lies in a footer that is not the last.
-            Ok(_) | Err(_) => {}
+        // Otherwise a number is another one, or it lies in a footer that is not the last.
+        if let Err(ReadError::Damaged { row_group, column, .. }) = read(&file.0) {
+            assert!(row_group < 2 && !column.is_empty());
+            places += 1;
         }
     }
     assert!(places > 5, "{places}");

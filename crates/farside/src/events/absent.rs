@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use farside_svm::Journal;
 
-use super::Opened;
 use crate::Error;
 
 /// There is none.
@@ -16,7 +15,11 @@ impl Events {
     ///
     /// # Errors
     /// [`Error::Events`], always.
-    pub(crate) fn new(path: PathBuf, _about: &Opened<'_>) -> Result<Events, Error> {
+    pub(crate) fn new(
+        path: PathBuf,
+        _scheme: &str,
+        _cards: &[Option<u64>],
+    ) -> Result<Events, Error> {
         let why = "this program was built without the feature `events` of the crate `farside`";
         Err(Error::Events { path, why: why.to_owned() })
     }

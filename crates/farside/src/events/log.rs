@@ -7,7 +7,6 @@ use farside_events::{About, EventLog, Full, WriteError, Written};
 use farside_svm::Journal;
 use farside_types::{PAGE_SIZE, Time};
 
-use super::Opened;
 use crate::Error;
 
 /// The log of a space. It is complete when the last handle of the space goes.
@@ -15,17 +14,17 @@ use crate::Error;
 pub(crate) struct Events(Mutex<Option<EventLog>>);
 
 impl Events {
-    /// Begins one.
+    /// Begins one of a space with this placement scheme, and with cards of so many bytes each, where they are known.
     ///
     /// # Errors
     /// [`Error::Events`] if there can be no such file.
-    pub(crate) fn new(path: PathBuf, opened: &Opened<'_>) -> Result<Events, Error> {
+    pub(crate) fn new(path: PathBuf, scheme: &str, cards: &[Option<u64>]) -> Result<Events, Error> {
         let about = About {
             program: program(),
             machine: "live".to_owned(),
-            scheme: opened.scheme.to_owned(),
+            scheme: scheme.to_owned(),
             page_bytes: PAGE_SIZE as u64,
-            memories: About::memories("card", opened.cards.iter().copied()),
+            memories: About::memories("card", cards.iter().copied()),
         };
         // A handler of the program that ran on the log's thread might touch shared memory, which the log is about.
         let log = EventLog::create(&path, &about, farside_live::block_for_whole_thread);

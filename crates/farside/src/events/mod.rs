@@ -19,14 +19,6 @@ pub(crate) use log::Events;
 /// refuses to open a space when it is set.
 pub const EVENTS_VARIABLE: &str = "FARSIDE_EVENTS";
 
-/// What a log is to be about.
-pub(crate) struct Opened<'a> {
-    /// The placement scheme.
-    pub(crate) scheme: &'a str,
-    /// Bytes of each card's memory, where the space knows them before it is opened.
-    pub(crate) cards: Vec<Option<u64>>,
-}
-
 /// The file that the environment asks for.
 pub(crate) fn of_environment() -> Option<PathBuf> {
     static SPACES: AtomicU32 = AtomicU32::new(0);
