@@ -19,6 +19,13 @@ use crate::{About, Event, Kind, Name, Names, ReadError};
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 1 << 13;
 
+/// Bytes that one event can be about: all of the largest space, in the largest pages.
+const BYTES_MOST: u64 = 16 << 40 << 9;
+/// Addresses of a space, in the largest pages, lie below.
+const ADDRESS_MOST: u64 = 1 << 62;
+/// Words that are compared before all others.
+const KINDS_OF_LATE: usize = 4;
+
 /// A log that is read.
 pub struct Reader {
     path: PathBuf,
@@ -277,8 +284,8 @@ struct Columns {
     narrow: [Vec<i32>; COLUMNS.len()],
     text: [Vec<ByteArray>; COLUMNS.len()],
     events: Vec<Event>,
-    /// The word before, and what it is: words come in runs.
-    kind: Option<(ByteArray, Kind)>,
+    /// The words of late, the newest last, and what they are: few follow each other.
+    kinds: Vec<(ByteArray, Kind)>,
 }
 
 impl Columns {
@@ -324,8 +331,11 @@ impl Columns {
             kind: Kind::Dropped,
             name: Name::NONE,
         };
-        if event.address.checked_add(event.bytes).is_none() {
+        if event.bytes > BYTES_MOST {
             return Err(wrong(at::BYTES, here, event.bytes));
+        }
+        if event.address > ADDRESS_MOST {
+            return Err(wrong(at::ADDRESS, here, event.address));
         }
         let kind = self.kind(row, here)?;
         let name = match self.text[at::NAME][row].data() {
@@ -336,14 +346,16 @@ impl Columns {
     }
 
     fn kind(&mut self, row: usize, here: &Here) -> Result<Kind, String> {
-        let word = &self.text[at::KIND][row];
-        if let Some((_, kind)) = self.kind.as_ref().filter(|(last, _)| last.data() == word.data()) {
+        let word = self.text[at::KIND][row].data();
+        if let Some((_, kind)) = self.kinds.iter().rev().find(|(last, _)| last.data() == word) {
             return Ok(*kind);
         }
-        let unknown =
-            || wrong(at::KIND, here, format!("{:?}", String::from_utf8_lossy(word.data())));
-        let kind = Kind::of(word.data()).ok_or_else(unknown)?;
-        self.kind = Some((word.clone(), kind));
+        let unknown = || wrong(at::KIND, here, format!("{:?}", String::from_utf8_lossy(word)));
+        let kind = Kind::of(word).ok_or_else(unknown)?;
+        if self.kinds.len() == KINDS_OF_LATE {
+            self.kinds.remove(0);
+        }
+        self.kinds.push((self.text[at::KIND][row].clone(), kind));
         Ok(kind)
     }
 }

@@ -78,6 +78,8 @@ pub struct Totals {
     pub pages_stopped: u64,
     /// Pages mapped over the bus.
     pub pages_mapped_afar: u64,
+    /// Pages that changed and are beyond those that are followed one by one, 2^26 at a time: they are not in the picture.
+    pub pages_not_followed: u64,
     /// Kernels that ended.
     pub kernels: u64,
     /// Those of them that did not end well.

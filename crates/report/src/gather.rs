@@ -4,10 +4,10 @@ use farside_events::{About, Event, Kind, Names, Reader};
 use farside_types::{AgentId, MemoryId, Reason};
 
 use crate::facts::{AllocationFacts, Facts, HeatFacts, HeatRow, LogFacts, RangeFacts, Totals};
-use crate::heat::Heat;
+use crate::heat::{Heat, Rows};
 use crate::kernels::Kernels;
 use crate::objects::{Object, Objects, Part, Words};
-use crate::page_state::{Came, PageState};
+use crate::page_state::{Came, PageState, Pages};
 use crate::rules::{self, Lent, Seen};
 use crate::series::{Bins, Sums};
 
@@ -72,15 +72,12 @@ impl Gather {
                 self.totals.allocations += 1;
                 self.objects.alloc(event, names, &mut self.heat);
             }
-            Kind::Free => self.tell(event),
+            Kind::Free => self.free(event),
             kind if kind.is_hint() => self.hint(event),
             Kind::LentRead | Kind::LentWrite => self.lend(event),
             Kind::Launch | Kind::Begin | Kind::End | Kind::Failed => self.job(event, names),
             Kind::Dropped => self.dropped += event.number,
             _ => self.tell(event),
-        }
-        if event.kind == Kind::Free {
-            self.objects.free(event.address);
         }
     }
 
@@ -96,6 +93,14 @@ impl Gather {
                 self.cost(row).0 += 1;
                 self.objects.stories.entry(row).or_default().add(event);
             }
+        }
+    }
+
+    /// Its pages are nowhere from now on; what the driver notes of their leaving comes later, and is of nobody.
+    fn free(&mut self, event: &Event) {
+        self.tell(event);
+        if let Some((number, pages)) = self.objects.free(event.address) {
+            settle(&mut self.heat, self.objects.list[number].rows, &pages, event.at);
         }
     }
 
@@ -191,7 +196,10 @@ impl Gather {
             self.evict(event, part);
         }
         let rows = self.objects.list[part.object].rows;
-        for page in part.first..part.first + part.pages {
+        let followed = (part.first + part.pages).min(self.objects.list[part.object].followed);
+        self.totals.pages_not_followed +=
+            (part.first + part.pages).saturating_sub(followed.max(part.first));
+        for page in part.first..followed {
             let row = rows.of(page);
             let state = *self.objects.list[part.object].states.at(page);
             if let Some(row) = row {
@@ -340,11 +348,7 @@ impl Gather {
     /// Every page stays where it is until the end.
     fn settle(&mut self) {
         for object in &self.objects.list {
-            for (page, state) in object.states.known() {
-                if let Some(row) = object.rows.of(page) {
-                    self.heat.stayed(row, state.copies, state.since, self.end);
-                }
-            }
+            settle(&mut self.heat, object.rows, &object.states, self.end);
         }
     }
 
@@ -401,6 +405,15 @@ impl Gather {
             RangeFacts { name, first_page, pages, faults, pages_moved, history, left_out }
         };
         all.into_iter().map(range).collect()
+    }
+}
+
+/// Every page stays where it is until then.
+fn settle(heat: &mut Heat, rows: Rows, pages: &Pages, until: u64) {
+    for (page, state) in pages.known() {
+        if let Some(row) = rows.of(page) {
+            heat.stayed(row, state.copies, state.since, until);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const ROWS: usize = 2048;
 /// Rows of those that get few.
 const FEW: u64 = 4;
 /// Share of the time of a cell that counts as being somewhere, in percent.
-const SOMEWHERE_PERCENT: u64 = 5;
+const SOMEWHERE_PERCENT: u128 = 5;
 
 /// The rows of one allocation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,11 +83,11 @@ impl Heat {
         for memory in copies.iter().filter(|memory| usize::from(memory.0) < self.memories) {
             let base = usize::from(memory.0) * BINS;
             if first == last {
-                row.parts[base + first] += until - from;
+                add(&mut row.parts[base + first], until - from);
                 continue;
             }
-            row.parts[base + first] += (first as u64 + 1) * width - from;
-            row.parts[base + last] += until - last as u64 * width;
+            add(&mut row.parts[base + first], ((first as u64 + 1) * width).saturating_sub(from));
+            add(&mut row.parts[base + last], until - last as u64 * width);
             row.whole[base + first + 1] += 1;
             row.whole[base + last] -= 1;
         }
@@ -105,7 +105,9 @@ impl Heat {
             let there = |memory: usize| shares[memory][bin].saturating_mul(2) > full;
             match (0..self.memories).filter(|&memory| there(memory)).count() {
                 2.. => '*',
-                _ if shares[most][bin].saturating_mul(100) < full * SOMEWHERE_PERCENT => '.',
+                _ if u128::from(shares[most][bin]) * 100 < u128::from(full) * SOMEWHERE_PERCENT => {
+                    '.'
+                }
                 _ => char::from(b'a' + most as u8),
             }
         };
@@ -119,7 +121,7 @@ impl Heat {
         let both = row.parts[cells.clone()].iter().zip(&row.whole[cells]);
         both.map(|(&part, &change)| {
             there += change;
-            part + there.max(0) as u64 * self.bins.width
+            part.saturating_add((there.max(0) as u64).saturating_mul(self.bins.width))
         })
         .collect()
     }
@@ -129,6 +131,11 @@ impl Heat {
         let moves = self.rows[row].moves.iter().copied().enumerate();
         moves.filter(|&(_, pages)| pages > 0).collect()
     }
+}
+
+/// Sums of times that cannot be, in a log that is not true, stay sums.
+fn add(sum: &mut u64, time: u64) {
+    *sum = sum.saturating_add(time);
 }
 
 #[cfg(test)]

@@ -9,6 +9,9 @@ use crate::heat::{Heat, Rows};
 use crate::page_state::Pages;
 use crate::story::Story;
 
+/// Pages that are followed one by one at a time: 256 GiB of 4 KiB pages. Those that nothing happens to take no memory.
+const FOLLOWED_MOST: u64 = 1 << 26;
+
 /// Names of memories and agents.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
@@ -40,6 +43,8 @@ pub(crate) struct Object {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     pub(crate) pages: u64,
+    /// Of these, from the first on, those that are followed one by one.
+    pub(crate) followed: u64,
     pub(crate) times: u64,
     pub(crate) rows: Rows,
     pub(crate) states: Pages,
@@ -121,6 +126,8 @@ pub(crate) struct Objects {
     last: Option<usize>,
     pub(crate) stories: HashMap<usize, Story>,
     page_bytes: u64,
+    /// Pages that can still be followed one by one.
+    room: u64,
     /// Bytes of those in use that were on a card, and the most there were.
     on_cards: u64,
     pub(crate) on_cards_most: u64,
@@ -144,6 +151,7 @@ impl Objects {
             last: None,
             stories: HashMap::new(),
             page_bytes,
+            room: FOLLOWED_MOST,
             on_cards: 0,
             on_cards_most: 0,
         }
@@ -172,22 +180,26 @@ impl Objects {
         object.times += 1;
         object.live = true;
         object.read_mostly = false;
+        object.followed = object.pages.min(self.room);
+        self.room -= object.followed;
         self.live.insert(event.address, number);
         self.last = Some(number);
         number
     }
 
-    /// The program has given memory back.
-    pub(crate) fn free(&mut self, address: u64) {
-        if let Some(number) = self.live.remove(&address) {
-            let object = &mut self.list[number];
-            object.live = false;
-            if std::mem::take(&mut object.on_card) {
-                self.on_cards -= object.bytes;
-            }
-            let key = (object.name.clone(), object.address, object.bytes);
-            self.gone.insert(key, number);
+    /// The program has given memory back: which allocation, and its pages, which are followed no more.
+    pub(crate) fn free(&mut self, address: u64) -> Option<(usize, Pages)> {
+        let number = self.live.remove(&address)?;
+        self.last = None;
+        let object = &mut self.list[number];
+        self.room += std::mem::take(&mut object.followed);
+        object.live = false;
+        if std::mem::take(&mut object.on_card) {
+            self.on_cards -= object.bytes;
         }
+        let key = (object.name.clone(), object.address, object.bytes);
+        self.gone.insert(key, number);
+        Some((number, std::mem::take(&mut object.states)))
     }
 
     /// An allocation has pages on a card.

@@ -40,7 +40,8 @@ pub(crate) struct Sums {
 }
 
 fn add<K: Ord>(to: &mut BTreeMap<K, Vec<u64>>, key: K, bin: usize, amount: u64) {
-    to.entry(key).or_insert_with(|| vec![0; BINS])[bin] += amount;
+    let sum = &mut to.entry(key).or_insert_with(|| vec![0; BINS])[bin];
+    *sum = sum.saturating_add(amount);
 }
 
 impl Sums {
@@ -75,7 +76,8 @@ impl Sums {
         for (reason, bytes) in [(reason, event.bytes - around), (Reason::Prefetch, around)] {
             if bytes > 0 {
                 add(&mut self.reasons, reason, bin, bytes / page_bytes);
-                *self.moves.entry((event.from, to, reason)).or_default() += bytes;
+                let sum = self.moves.entry((event.from, to, reason)).or_default();
+                *sum = sum.saturating_add(bytes);
             }
         }
     }

@@ -33,6 +33,10 @@ fn one(facts: &Facts) -> String {
     if log.dropped > 0 {
         line(format!("  {} more events found no room in the log: counts are too low", log.dropped));
     }
+    if totals.pages_not_followed > 0 {
+        let pages = totals.pages_not_followed;
+        line(format!("  {pages} pages changed that are too many to be followed one by one"));
+    }
     line(format!(
         "  {} faults, {} pages moved ({} copied), {} evicted ({} came back), {} handed over",
         totals.faults,
