@@ -20,6 +20,8 @@ use crate::{About, Event, LogWriter, Names, WriteError};
 
 /// Events that the buffer has room for.
 pub(crate) const ROOM: usize = 1 << 16;
+/// Events that who can wait hands over together.
+const AT_ONCE: usize = 1 << 9;
 /// How often the thread looks for events where they are few.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long events wait for their row group, at least.
@@ -103,7 +105,10 @@ impl EventLog {
     /// What a driver notes goes into the log. Times count from `start`.
     pub fn journal(&self, start: Time, page_bytes: u64, full: Full) -> Box<dyn Journal> {
         let (shared, scale) = (Arc::clone(&self.shared), Scale { start, page_bytes });
-        Box::new(Keeper { shared, scale, full })
+        match full {
+            Full::Drop => Box::new(Keeper { shared, scale }),
+            Full::Wait => Box::new(Collector { shared, scale, events: Vec::new() }),
+        }
     }
 
     /// Where it is written.
@@ -144,17 +149,24 @@ impl Drop for EventLog {
     }
 }
 
-/// Puts a driver's notes into the buffer.
+/// Puts the notes of a driver that waits for nothing into the buffer, each at once.
 #[derive(Debug)]
 struct Keeper {
     shared: Arc<Shared>,
     scale: Scale,
-    full: Full,
+}
+
+/// Puts the notes of a driver that can wait into the buffer, many at a time, and the last of them when it goes.
+#[derive(Debug)]
+struct Collector {
+    shared: Arc<Shared>,
+    scale: Scale,
+    events: Vec<Event>,
 }
 
 impl Journal for Keeper {
     fn note(&mut self, at: Time, note: Note<'_>) {
-        let mut buffer = self.shared.room(self.full);
+        let mut buffer = self.shared.lock();
         if buffer.events.len() >= ROOM || buffer.failed || buffer.closed {
             buffer.leave_out();
             return;
@@ -171,6 +183,37 @@ impl Journal for Keeper {
         if buffer.events.len() == ROOM / 2 {
             self.shared.filled.notify_one();
         }
+    }
+}
+
+impl Journal for Collector {
+    fn note(&mut self, at: Time, note: Note<'_>) {
+        let event = self.scale.event(at, note, |name| self.shared.names().number(name));
+        self.events.push(event);
+        if self.events.len() == AT_ONCE {
+            self.hand_over();
+        }
+    }
+}
+
+impl Collector {
+    fn hand_over(&mut self) {
+        let mut buffer = self.shared.room(self.events.len());
+        if buffer.failed || buffer.closed {
+            buffer.dropped_in_all += self.events.len() as u64;
+            self.events.clear();
+            return;
+        }
+        buffer.events.append(&mut self.events);
+        if buffer.events.len() >= ROOM / 2 {
+            self.shared.filled.notify_one();
+        }
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.hand_over();
     }
 }
 
@@ -206,14 +249,10 @@ impl Shared {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The buffer, with room in it if that is to be waited for.
-    fn room(&self, full: Full) -> MutexGuard<'_, Buffer> {
-        let buffer = self.lock();
-        if full == Full::Drop || buffer.events.len() < ROOM {
-            return buffer;
-        }
-        let waits = |buffer: &mut Buffer| buffer.events.len() >= ROOM && !buffer.failed;
-        self.emptied.wait_while(buffer, waits).unwrap_or_else(PoisonError::into_inner)
+    /// Waits until the buffer has room for so many.
+    fn room(&self, events: usize) -> MutexGuard<'_, Buffer> {
+        let waits = |buffer: &mut Buffer| buffer.events.len() + events > ROOM && !buffer.failed;
+        self.emptied.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The thread: takes what there is until the log is closed.

@@ -61,14 +61,16 @@ pub(crate) fn message() -> TypePtr {
     Arc::new(parse_message_type(MESSAGE).expect("the message above is well formed"))
 }
 
-/// How it is written: times and addresses as differences, all else by dictionaries.
+/// How it is written: words by dictionaries, numbers as differences in as many bits as they need. A dictionary of numbers
+/// would take a look-up for each.
 pub(crate) fn properties() -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true);
-    for name in ["at", "address"] {
-        let column = ColumnPath::from(name);
+    let words = [at::KIND, at::REASON, at::NAME];
+    for which in (0..COLUMNS.len()).filter(|which| !words.contains(which)) {
+        let column = ColumnPath::from(COLUMNS[which]);
         properties = properties
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);

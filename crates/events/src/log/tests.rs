@@ -141,7 +141,7 @@ fn what_finds_no_room_is_counted_and_said_where_it_was() {
     // Without its thread nobody makes room.
     let shared = Arc::new(Shared::new());
     let scale = Scale { start: Time::ZERO, page_bytes: 4096 };
-    let mut keeper = Keeper { shared: Arc::clone(&shared), scale, full: Full::Drop };
+    let mut keeper = Keeper { shared: Arc::clone(&shared), scale };
     let more = 10;
     for page in 0..ROOM as u64 + more {
         keeper.note(Time(page), fault(page));
@@ -164,10 +164,12 @@ fn who_can_wait_loses_nothing() {
     let file = Scratch::new();
     let log = begin(&file);
     let mut journal = log.journal(Time::ZERO, 4096, Full::Wait);
-    let many = 3 * ROOM as u64;
+    let many = 3 * ROOM as u64 + 7;
     for page in 0..many {
         journal.note(Time(page), fault(page));
     }
+    // It hands over what it has when it goes.
+    drop(journal);
     let written = log.finish().expect("can be written");
     assert_eq!((written.events, written.dropped), (many, 0));
     let (events, _) = read(&file.0).expect("can be read");
