@@ -100,7 +100,9 @@ fn status_of(error: &Error) -> Status {
         Error::StaysOnCard { .. } => Status::BadMemory,
         Error::Lent { .. } => Status::Lent,
         Error::Closed => Status::BadHandle,
-        Error::Window(_) | Error::Move(_) | Error::Recording { .. } => Status::Failed,
+        Error::Window(_) | Error::Move(_) | Error::Recording { .. } | Error::Events { .. } => {
+            Status::Failed
+        }
     }
 }
 
