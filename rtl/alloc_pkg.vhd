@@ -80,9 +80,9 @@ package alloc_pkg is
   -- left, and they are empty.
   type LargeWork_t is (LargeMake, LargeRun, LargeRetire, LargeEmpty);
 
-  -- What is begun of a realloc: an allocation that is known gets another size; it is drained, and goes elsewhere; the
-  -- page that was the last of one loses the mark.
-  type ReallocWork_t is (ReallocResize, ReallocFinish, ReallocTrail);
+  -- What is begun of a realloc: a small allocation that is known gets another size, or a large one; it is drained, and
+  -- goes elsewhere; the page that was the last of one loses the mark.
+  type ReallocWork_t is (ReallocResize, ReallocLarge, ReallocFinish, ReallocTrail);
 
   type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);
 
@@ -116,6 +116,12 @@ package alloc_pkg is
 
   -- The first word of an allocation with more or fewer pages.
   function firstOf (word : TableWord_t; pages : unsigned) return TableWord_t;
+
+  -- The longest run, as a power of two, at a place that ends before the one behind `last`, in one row of 64.
+  function sizeBefore (
+    place : unsigned(RunLong_c - 1 downto 0);
+    last  : unsigned(RunLong_c - 1 downto 0)
+  ) return unsigned;
 
   -- The word of the directory that leads to a table.
   function directoryWord (number : std_logic_vector) return TableWord_t;
@@ -214,6 +220,21 @@ package body alloc_pkg is
     word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) :=
       std_logic_vector(resize(pages - 1, PagesBits_c));
     return word_v;
+  end function;
+
+  function sizeBefore (
+    place : unsigned(RunLong_c - 1 downto 0);
+    last  : unsigned(RunLong_c - 1 downto 0)
+  ) return unsigned is
+    variable size_v : unsigned(LaneSizeBits_c - 1 downto 0) := (others => '0');
+    constant End_c  : unsigned(RunLong_c downto 0) := ('0' & last) + 1;
+  begin
+    for size in 1 to RunLong_c loop
+      if shift_right('0' & place, size) < shift_right(End_c, size) then
+        size_v := to_unsigned(size, LaneSizeBits_c);
+      end if;
+    end loop;
+    return size_v;
   end function;
 
   function directoryWord (number : std_logic_vector) return TableWord_t is

@@ -1,4 +1,5 @@
--- realloc of a small allocation: more pages in place, or elsewhere, or fewer; words move, never data.
+-- realloc: of a small allocation more pages in place, or elsewhere, or fewer; of a large one fewer. Words move, never
+-- data.
 --
 -- It says what is done with the allocation that the allocator has found, and calls parts of the allocator: a place is
 -- sought, words of new pages are written. One that goes elsewhere takes its new place, and lets the old one die; the
@@ -12,6 +13,7 @@ library ieee;
 
 library work;
   use work.alloc_pkg.all;
+  use work.region_pkg.all;
   use work.window_pkg.all;
 
 entity alloc_realloc is
@@ -19,20 +21,45 @@ entity alloc_realloc is
     RootBits_g   : positive;
     LeafBits_g   : positive;
     FrameBits_g  : positive;
-    NumberBits_g : positive
+    ChunkBits_g  : positive;
+    NumberBits_g : positive;
+    RoomBits_g   : positive;
+    Memory_g     : natural
   );
   port (
     Clk          : in    std_logic;
     Rst          : in    std_logic;
-    -- What is begun: an allocation, whose first page and word are Page and Word, and its table Number, gets so many
-    -- Pages; it is drained, and goes elsewhere; a page loses the mark.
+    -- What is begun: an allocation, whose first page and word are Page and Word, gets so many Pages, where Rec is the
+    -- record of its region; it is drained, and goes elsewhere; a page loses the mark. Of a large one Page is the last
+    -- one, a cycle later, and Word has its rights.
     Start        : in    std_logic;
     What         : in    ReallocWork_t;
     Pages        : in    std_logic_vector(RootBits_g + LeafBits_g downto 0);
     Lazy         : in    std_logic;
     Page         : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Word         : in    TableWord_t;
-    Number       : in    std_logic_vector(NumberBits_g - 1 downto 0);
+    -- The record of the region where the allocator is; what it becomes, and that it is written; another region.
+    Rec          : in    Region_Record_t(
+      Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
+      Room(RoomBits_g - 1 downto 0)
+    );
+    New_Rec      : out   Region_Record_t(
+      Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
+      Room(RoomBits_g - 1 downto 0)
+    );
+    Write        : out   std_logic;
+    Goes         : out   std_logic;
+    To_Region    : out   std_logic_vector(RootBits_g - 1 downto 0);
+    -- A table is taken, any that is not ready or a ready one. The root's word is written that leads to the region's
+    -- part.
+    Table_Valid  : out   std_logic;
+    Table_Any    : out   std_logic;
+    Table_Ready  : in    std_logic;
+    Table_Ok     : in    std_logic;
+    New_Chunk    : in    std_logic_vector(ChunkBits_g - 1 downto 0);
+    New_Number   : in    std_logic_vector(NumberBits_g - 1 downto 0);
+    Root_Valid   : out   std_logic;
+    Root_Ready   : in    std_logic;
     -- The allocator is at it, and not at a part that is called. Pages that are placed or written: their first one, how
     -- many, the last one, and how many of them need a frame, and what these become.
     Here         : in    std_logic;
@@ -92,7 +119,7 @@ entity alloc_realloc is
     -- A page that was the last of its allocation has the mark still.
     Trails       : out   std_logic;
     Trail        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
-    -- Words that move, or are cut (`move_words`), in the allocation's table of before
+    -- Words that move, or are cut (`move_words`), in the allocation's table of before, or those of a run (`split_run`)
     Move_Read    : out   std_logic;
     Read_Number  : out   std_logic_vector(NumberBits_g - 1 downto 0);
     Read_Within  : out   std_logic_vector(LeafBits_g - 1 downto 0);
@@ -103,6 +130,7 @@ entity alloc_realloc is
     Write_Within : out   std_logic_vector(LeafBits_g - 1 downto 0);
     Write_Word   : out   TableWord_t;
     Write_Many   : out   std_logic;
+    Write_Run    : out   std_logic;
     Write_Mask   : out   WordMask_t;
     Write_Lanes  : out   std_logic_vector(BeatWords_c * (LaneMarks_c + FrameBits_g) - 1 downto 0)
   );
@@ -142,6 +170,23 @@ architecture rtl of alloc_realloc is
     StateCutMoved,
     StateCutCount,
     StateCutSeen,
+    -- Of a large allocation: what its last region has is cut, or gets a table, and records say so.
+    StateLarge,
+    StateLargeSize,
+    StateLargeSized,
+    StateShrink,
+    StateShrinkPart,
+    StateSplitAny,
+    StateSplitTable,
+    StateSplitTaken,
+    StateSplit,
+    StateSplitSeen,
+    StateShrinkRecord,
+    StateShrinkRoot,
+    StateShrinkHead,
+    StateShrinkLoad,
+    StateShrinkSpan,
+    StateShrinkDie,
     -- The page that was the last of its allocation loses the mark.
     StateTrail,
     StateTrailRead,
@@ -161,10 +206,15 @@ architecture rtl of alloc_realloc is
     OldTable : std_logic_vector(NumberBits_g - 1 downto 0);
     OldPage  : Page_t;
     OldCount : Count_t;
-    OldLast  : Within_t;
+    OldLast  : Page_t;
+    OfLarge  : std_logic;
     IsSame   : std_logic;
     IsFewer  : std_logic;
     NewPage  : Page_t;
+    -- Of a large one, that page is beyond the window. The one behind it, a cycle later; the first page that is told.
+    IsBeyond : std_logic;
+    Behind   : Page_t;
+    Told     : Page_t;
     -- Frames for the new pages are more than there are; it is as many as a region has; they fit behind it in its
     -- region.
     NoFrames : std_logic;
@@ -194,6 +244,19 @@ architecture rtl of alloc_realloc is
   signal MoveDone  : std_logic;
   signal MoveFails : std_logic;
   signal Shorter   : std_logic_vector(LeafBits_g downto 0);
+  -- The first word's count of pages: that of a large allocation has none.
+  signal Counted   : std_logic_vector(LeafBits_g downto 0);
+  signal MoveValid : std_logic;
+  signal MoveAt    : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal MoveWord  : TableWord_t;
+  signal MoveMany  : std_logic;
+  signal MoveMask  : WordMask_t;
+  signal SplitStart : std_logic;
+  signal SplitDone  : std_logic;
+  signal SplitValid : std_logic;
+  signal SplitAt   : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal SplitWord : TableWord_t;
+  signal SplitMany : std_logic;
 
   function regionOf (which : Page_t) return unsigned is
   begin
@@ -215,7 +278,7 @@ begin
   Trail       <= std_logic_vector(r.Trail);
   Read_Number <= r.OldTable;
   Moves       <= not r.IsFewer;
-  Dies_Last   <= std_logic_vector(regionOf(r.OldPage) & r.OldLast);
+  Dies_Last   <= std_logic_vector(r.OldLast);
 
   MoveFrom <= unsigned(First) when r.IsFewer = '1' else r.OldPage;
   MoveTo   <= unsigned(First) when r.IsFewer = '1' else r.NewPage;
@@ -234,7 +297,7 @@ begin
       Count        => Count,
       Cut          => r.IsFewer,
       Begins       => r.Begins,
-      Pages        => Pages(LeafBits_g downto 0),
+      Pages        => Counted,
       Base         => Word,
       Done         => MoveDone,
       Failed       => MoveFails,
@@ -245,14 +308,45 @@ begin
       Data_Valid   => Data_Valid,
       Data         => Data,
       Data_Failed  => Data_Failed,
-      Write_Valid  => Move_Write,
+      Write_Valid  => MoveValid,
       Write_Ready  => Write_Ready,
-      Write_Within => Write_Within,
-      Write_Word   => Write_Word,
-      Write_Many   => Write_Many,
-      Write_Mask   => Write_Mask,
+      Write_Within => MoveAt,
+      Write_Word   => MoveWord,
+      Write_Many   => MoveMany,
+      Write_Mask   => MoveMask,
       Write_Lanes  => Write_Lanes
     );
+
+  i_split : entity work.split_run
+    generic map (
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g,
+      Memory_g    => Memory_g
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Start        => SplitStart,
+      Frame        => std_logic_vector(firstOfRun(Rec, FrameBits_g)),
+      Last         => std_logic_vector(withinOf(r.NewPage)),
+      Begins       => Rec.IsFirst,
+      Writable     => Rec.Writable,
+      Done         => SplitDone,
+      Write_Valid  => SplitValid,
+      Write_Ready  => Write_Ready,
+      Write_Within => SplitAt,
+      Write_Many   => SplitMany,
+      Write_Word   => SplitWord
+    );
+
+  Counted <= std_logic_vector(to_unsigned(1, LeafBits_g + 1)) when r.OfLarge = '1' else Pages(LeafBits_g downto 0);
+
+  Move_Write   <= MoveValid or SplitValid;
+  Write_Within <= SplitAt when SplitValid = '1' else MoveAt;
+  Write_Word   <= SplitWord when SplitValid = '1' else MoveWord;
+  Write_Many   <= SplitMany when SplitValid = '1' else MoveMany;
+  Write_Run    <= SplitValid;
+  Write_Mask   <= (others => '1') when SplitValid = '1' else MoveMask;
 
   p_next : process (all) is
     variable v : Registers_t;
@@ -290,7 +384,31 @@ begin
       end if;
     end procedure;
 
+    procedure goTo (region : unsigned) is
+    begin
+      Goes      <= '1';
+      To_Region <= std_logic_vector(region);
+    end procedure;
+
+    -- The region's run gives way to a table.
+    procedure split is
+    begin
+      SplitStart     <= '1';
+      New_Rec.Chunk  <= New_Chunk;
+      New_Rec.Number <= New_Number;
+      New_Rec.Part   <= PartTable_c;
+      v.Told         := regionOf(r.NewPage) & to_unsigned(0, LeafBits_g);
+      v.State        := StateSplit;
+    end procedure;
+
+    -- The first page whose word tells of a shorter run now, or the one behind the last that stays.
+    impure function shortened return Page_t is
+    begin
+      return (regionOf(r.NewPage) & to_unsigned(0, LeafBits_g)) + unsigned(Shorter);
+    end function;
+
     procedure does is
+      variable last_v : unsigned(PageBits_c downto 0);
     begin
       case r.State is
 
@@ -305,10 +423,10 @@ begin
         when StateResized =>
           v.NoFrames := '1' when Lazy = '0' and unsigned(Frames_Free) < unsigned(Needs) else '0';
           New_Count  <= Needs(LeafBits_g downto 0);
-          New_First  <= std_logic_vector(regionOf(r.OldPage) & (r.OldLast + 1));
+          New_First  <= std_logic_vector(regionOf(r.OldLast) & (withinOf(r.OldLast) + 1));
           -- In its region there are so many behind it.
-          v.Fits     := '1' when unsigned(Needs) <= resize(not r.OldLast, PageBits_c + 1) else '0';
-          v.NewPage  := regionOf(r.OldPage) & (r.OldLast - r.More - 1);
+          v.Fits     := '1' when unsigned(Needs) <= resize(not withinOf(r.OldLast), PageBits_c + 1) else '0';
+          v.NewPage  := regionOf(r.OldPage) & (withinOf(r.OldLast) - r.More - 1);
           v.State    := StateGrow;
           if r.IsSame = '1' then
             answer(AllocOk_c);
@@ -318,7 +436,7 @@ begin
 
         when StateGrow =>
           v.More  := r.OldCount(LeafBits_g - 1 downto 0) - 1;
-          v.Trail := regionOf(r.OldPage) & r.OldLast;
+          v.Trail := r.OldLast;
           if r.NoFrames = '1' then
             answer(AllocNoFrames_c);
           elsif r.Fits = '1' then
@@ -432,25 +550,135 @@ begin
 
         when StateCutCount =>
           -- That of the first word, unless it was among them.
-          Put_Valid <= not r.Begins;
+          Put_Valid <= not r.Begins and not r.OfLarge;
           New_First <= std_logic_vector(regionOf(r.NewPage) & (withinOf(r.NewPage) + 1));
           New_Count <= std_logic_vector(r.Fewer);
-          if Write_Ready = '1' or r.Begins = '1' then
+          v.Told    := shortened;
+          if Write_Ready = '1' or r.Begins = '1' or r.OfLarge = '1' then
             v.State := StateCutSeen;
           end if;
 
         when StateCutSeen =>
           Dies_First  <= First;
-          Tells_First <= std_logic_vector(regionOf(r.OldPage) & unsigned(Shorter(LeafBits_g - 1 downto 0)));
+          Tells_First <= std_logic_vector(r.Told);
           if Quiet = '1' then
-            Ends <= '1';
             if Failed = '1' then
               Fails <= '1';
+            elsif r.OfLarge = '1' then
+              v.State := StateShrinkRecord;
             else
+              Ends    <= '1';
               Dies    <= '1';
               Changes <= '1';
             end if;
           end if;
+
+        -- ---- of a large allocation
+
+        when StateLarge =>
+          last_v     := ('0' & r.OldPage) + unsigned(Pages) - 1;
+          v.NewPage  := last_v(PageBits_c - 1 downto 0);
+          v.IsBeyond := last_v(PageBits_c);
+          v.OldLast  := unsigned(Page);
+          v.State    := StateLargeSize;
+
+        when StateLargeSize =>
+          v.IsSame  := '1' when r.NewPage = r.OldLast and r.IsBeyond = '0' else '0';
+          v.IsFewer := '1' when r.NewPage < r.OldLast and r.IsBeyond = '0' else '0';
+          v.State   := StateLargeSized;
+
+        when StateLargeSized =>
+          v.State := StateShrink;
+          goTo(regionOf(r.NewPage));
+          if r.IsSame = '1' then
+            answer(AllocOk_c);
+          elsif r.IsFewer = '0' then
+            -- More pages are the model's alone.
+            answer(AllocNoSpace_c);
+          end if;
+
+        when StateShrink =>
+          Loads   <= '1';
+          v.State := StateShrinkPart;
+
+        when StateShrinkPart =>
+          v.OldTable := Rec.Number;
+          v.Told     := r.Behind;
+          v.State    := StateShrinkRecord;
+          if hasTable(Rec.Part) then
+            v.State := StateCut;
+          elsif Rec.Part = PartRun_c and withinOf(r.NewPage) /= (LeafBits_g - 1 downto 0 => '1') then
+            Table_Valid <= '1';
+            Table_Any   <= '1';
+            v.State     := StateSplitAny;
+          end if;
+
+        when StateSplitAny =>
+          if Table_Ready = '1' then
+            v.State := StateSplitTable;
+            if Table_Ok = '1' then
+              split;
+            end if;
+          end if;
+
+        when StateSplitTable =>
+          Table_Valid <= '1';
+          v.State     := StateSplitTaken;
+
+        when StateSplitTaken =>
+          if Table_Ready = '1' then
+            if Table_Ok = '1' then
+              split;
+            else
+              answer(AllocNoFrames_c);
+            end if;
+          end if;
+
+        when StateSplit =>
+          if SplitDone = '1' then
+            v.State := StateSplitSeen;
+          end if;
+
+        when StateSplitSeen =>
+          if Quiet = '1' then
+            Fails   <= Failed;
+            v.State := StateShrinkRecord;
+          end if;
+
+        when StateShrinkRecord =>
+          Write   <= '1';
+          New_Rec.Used   <= resize(withinOf(r.NewPage), LeafBits_g + 1) + 1;
+          New_Rec.IsLast <= '1';
+          v.State := StateShrinkHead;
+          if Rec.Part /= PartNothing_c then
+            v.State := StateShrinkRoot;
+          end if;
+
+        when StateShrinkRoot =>
+          Root_Valid <= '1';
+          if Root_Ready = '1' then
+            v.State := StateShrinkHead;
+          end if;
+
+        when StateShrinkHead =>
+          goTo(regionOf(r.OldPage));
+          v.State := StateShrinkLoad;
+
+        when StateShrinkLoad =>
+          Loads   <= '1';
+          v.State := StateShrinkSpan;
+
+        when StateShrinkSpan =>
+          Write   <= '1';
+          New_Rec.Room <= resize(regionOf(r.NewPage) - regionOf(r.OldPage), RoomBits_g);
+          v.State := StateShrinkDie;
+
+        when StateShrinkDie =>
+          Dies_First  <= std_logic_vector(r.Behind);
+          Tells_First <= std_logic_vector(r.Told);
+          Dies        <= '1';
+          Changes     <= '1';
+          Ends        <= '1';
 
         -- ---- the mark of a page that was the last
 
@@ -522,18 +750,32 @@ begin
     Dies_First  <= std_logic_vector(r.OldPage);
     Tells_First <= std_logic_vector(r.OldPage);
     MoveStart   <= '0';
+    SplitStart  <= '0';
+    New_Rec     <= Rec;
+    Write       <= '0';
+    Goes        <= '0';
+    To_Region   <= std_logic_vector(regionOf(r.NewPage));
+    Table_Valid <= '0';
+    Table_Any   <= '0';
+    Root_Valid  <= '0';
 
-    v.Fewer := r.OldCount - unsigned(Pages(LeafBits_g downto 0));
-    v.InRow := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
+    v.Behind := r.NewPage + 1;
+    v.Fewer  := r.OldCount - unsigned(Pages(LeafBits_g downto 0));
+    v.InRow  := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
 
     if Start = '1' then
       case What is
         when ReallocResize =>
-          v.OldTable := Number;
+          v.OfLarge  := '0';
+          v.OldTable := Rec.Number;
           v.OldPage  := unsigned(Page);
-          v.OldLast  := lastOf(withinOf(unsigned(Page)), Word);
+          v.OldLast  := regionOf(unsigned(Page)) & lastOf(withinOf(unsigned(Page)), Word);
           v.OldCount := morePages(Word, LeafBits_g) + 1;
           v.State    := StateResize;
+        when ReallocLarge =>
+          v.OfLarge := '1';
+          v.OldPage := unsigned(Page);
+          v.State   := StateLarge;
         when ReallocFinish =>
           v.State := StateMove;
         when ReallocTrail =>

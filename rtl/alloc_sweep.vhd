@@ -43,12 +43,16 @@ entity alloc_sweep is
     -- The range in front.
     First        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Last         : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    -- Of a large allocation: the first region that it leaves.
+    Leaves_From  : out   std_logic_vector(RootBits_g - 1 downto 0);
     Moved        : out   std_logic;
     Count        : out   std_logic_vector(LeafBits_g downto 0);
     -- There is a step to do, in that region; or an invalidation is done, and what comes of it is what is done now.
     Waits        : out   std_logic;
     Region       : out   std_logic_vector(RootBits_g - 1 downto 0);
     Told         : in    std_logic;
+    -- Memory has failed: nothing comes of that any more.
+    IsBroken     : in    std_logic;
     IsTold       : out   std_logic;
     -- It is begun. The allocator is at it, and not at a part that is called.
     Start        : in    std_logic;
@@ -124,7 +128,8 @@ architecture rtl of alloc_sweep is
     -- The invalidation is done.
     StateSwept,
     StateFreePlaces,
-    StateEmptied
+    StateEmptied,
+    StateDropped
   );
 
   signal State       : State_t;
@@ -132,6 +137,8 @@ architecture rtl of alloc_sweep is
   -- Words of a step.
   signal Words       : unsigned(LeafBits_g downto 0);
   signal NextWords   : unsigned(LeafBits_g downto 0);
+
+  signal HasTold     : std_logic;
 
   signal BatchStart  : std_logic;
   signal BatchDone   : std_logic;
@@ -144,22 +151,38 @@ architecture rtl of alloc_sweep is
   signal Drop        : std_logic;
   signal IsSweeping  : std_logic;
   signal FrontFirst  : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  signal FrontLast   : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
   signal FrontLarge  : std_logic;
+  -- It begins within a region, which its allocation keeps; the first that it leaves, or that it leaves none, a cycle
+  -- later.
+  signal IsWithin    : std_logic;
+  signal LeavesNone  : std_logic;
+  signal LeavesFrom  : std_logic_vector(RootBits_g - 1 downto 0);
   signal FrontMoved  : std_logic;
   signal FrontOver   : std_logic;
   signal FrontCount  : std_logic_vector(LeafBits_g downto 0);
   signal FrontAt     : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
   signal FrontLeft   : std_logic_vector(LeafBits_g downto 0);
 
+  function regionOf (which : std_logic_vector) return std_logic_vector is
+  begin
+    return which(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
+  end function;
+
 begin
 
   First  <= FrontFirst;
+  Last   <= FrontLast;
   Moved  <= FrontMoved;
+  IsTold <= HasTold and not IsBroken;
   Count  <= FrontCount;
   Waits  <= IsSweeping;
   Gives  <= BatchGives;
-  Region <= FrontFirst(RootBits_g + LeafBits_g - 1 downto LeafBits_g) when IsTold = '1' or FrontOver = '1' else
-            FrontAt(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
+  Region <= regionOf(FrontAt) when IsTold = '0' and FrontOver = '0' else
+            LeavesFrom when FrontLarge = '1' else regionOf(FrontFirst);
+
+  Leaves_From <= LeavesFrom;
+  IsWithin    <= or FrontFirst(LeafBits_g - 1 downto 0);
 
   i_dying : entity work.dying_ranges
     generic map (
@@ -178,7 +201,7 @@ begin
       Drained     => Drained,
       IsSweeping  => IsSweeping,
       First       => FrontFirst,
-      Last        => Last,
+      Last        => FrontLast,
       Large       => FrontLarge,
       Moved       => FrontMoved,
       Count       => FrontCount,
@@ -260,8 +283,10 @@ begin
             NextState <= StateRegions;
             if FrontOver = '0' then
               callLarge(LargeRun);
-            elsif FrontLarge = '1' then
+            elsif FrontLarge = '1' and LeavesNone = '0' then
               callLarge(LargeRetire);
+            elsif FrontLarge = '1' then
+              NextState <= StateEnding;
             else
               NextState <= StateRetire;
             end if;
@@ -314,8 +339,10 @@ begin
           Loads  <= '1';
           As_Use <= RegionEmpty;
           if FrontLarge = '1' then
-            callLarge(LargeEmpty);
             NextState <= StateEmptied;
+            if LeavesNone = '0' then
+              callLarge(LargeEmpty);
+            end if;
           elsif Kept_Use = RegionRetiring then
             Write       <= '1';
             Empties     <= '1';
@@ -330,10 +357,16 @@ begin
           Drop   <= '1';
           Frees  <= not Unread;
           Counts <= not Unread;
-          Ends   <= Unread;
+          if Unread = '1' then
+            NextState <= StateDropped;
+          end if;
 
         when StateEmptied =>
-          Drop <= '1';
+          Drop      <= '1';
+          NextState <= StateDropped;
+
+        when StateDropped =>
+          -- What is known of the next range a cycle later is known then.
           Ends <= '1';
 
       end case;
@@ -374,16 +407,18 @@ begin
   p_registers : process (Clk) is
   begin
     if rising_edge(Clk) then
-      State <= NextState;
-      Words <= NextWords;
+      State      <= NextState;
+      LeavesFrom <= std_logic_vector(unsigned(regionOf(FrontFirst)) + unsigned'("" & IsWithin));
+      LeavesNone <= IsWithin when regionOf(FrontFirst) = regionOf(FrontLast) else '0';
+      Words      <= NextWords;
       if Start = '1' then
-        IsTold <= '0';
+        HasTold <= '0';
       end if;
       if Told = '1' then
-        IsTold <= '1';
+        HasTold <= '1';
       end if;
       if Rst = '1' then
-        IsTold <= '0';
+        HasTold <= '0';
       end if;
     end if;
   end process;

@@ -394,6 +394,13 @@ architecture rtl of allocator is
   signal ReallocAsks   : std_logic;
   signal ReallocTakes  : std_logic;
   signal ReallocLoads  : std_logic;
+  signal ReallocRec    : Record_t;
+  signal ReallocWrites : std_logic;
+  signal ReallocGoes   : std_logic;
+  signal ReallocTo     : std_logic_vector(RootBits_g - 1 downto 0);
+  signal ReallocTable  : std_logic;
+  signal ReallocAny    : std_logic;
+  signal ReallocRoot   : std_logic;
   signal ReallocRead   : std_logic;
   signal ReallocPut    : std_logic;
   signal ReallocWord   : TableWord_t;
@@ -419,6 +426,7 @@ architecture rtl of allocator is
   signal MoveWriteAt  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal MoveWord     : TableWord_t;
   signal MoveMany     : std_logic;
+  signal MoveRun      : std_logic;
   signal MoveMask     : WordMask_t;
   signal MoveLanes    : std_logic_vector(BeatWords_c * (LaneMarks_c + FrameBits_g) - 1 downto 0);
 
@@ -456,6 +464,8 @@ architecture rtl of allocator is
   signal LargeWords   : std_logic;
   signal LargeRoots   : std_logic;
   signal LargeLeads   : std_logic;
+  -- The word of the root of a large allocation's region.
+  signal RootOfLarge  : TableWord_t;
 
   signal TreeValid    : std_logic;
   signal TreeReady    : std_logic;
@@ -536,6 +546,7 @@ architecture rtl of allocator is
   signal ReadWord     : TableWord_t;
   signal WriteMany    : std_logic;
   signal WriteRun     : std_logic;
+  signal WriteEach    : std_logic;
   signal WriteMask    : WordMask_t;
   signal Quiet        : std_logic;
   signal HasFailed    : std_logic;
@@ -554,6 +565,7 @@ architecture rtl of allocator is
   signal Drained      : std_logic;
   signal FrontFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal FrontLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal FrontFrom    : std_logic_vector(RootBits_g - 1 downto 0);
   signal FrontMoved   : std_logic;
   signal FrontCount   : std_logic_vector(LeafBits_g downto 0);
   signal IsDying      : std_logic;
@@ -669,7 +681,10 @@ begin
       RootBits_g   => RootBits_g,
       LeafBits_g   => LeafBits_g,
       FrameBits_g  => FrameBits_g,
-      NumberBits_g => NumBits_c
+      ChunkBits_g  => ChunkBits_c,
+      NumberBits_g => NumBits_c,
+      RoomBits_g   => RoomBits_c,
+      Memory_g     => Memory_g
     )
     port map (
       Clk          => Clk,
@@ -680,7 +695,19 @@ begin
       Lazy         => r.Lazy,
       Page         => std_logic_vector(r.Page),
       Word         => r.Word,
-      Number       => r.Rec.Number,
+      Rec          => r.Rec,
+      New_Rec      => ReallocRec,
+      Write        => ReallocWrites,
+      Goes         => ReallocGoes,
+      To_Region    => ReallocTo,
+      Table_Valid  => ReallocTable,
+      Table_Any    => ReallocAny,
+      Table_Ready  => TableReady,
+      Table_Ok     => TableOk,
+      New_Chunk    => TableChunk,
+      New_Number   => TableNumber,
+      Root_Valid   => ReallocRoot,
+      Root_Ready   => Root_Ready,
       Here         => ReallocHere,
       First        => std_logic_vector(r.First),
       Count        => std_logic_vector(r.Count),
@@ -739,6 +766,7 @@ begin
       Write_Within => MoveWriteAt,
       Write_Word   => MoveWord,
       Write_Many   => MoveMany,
+      Write_Run    => MoveRun,
       Write_Mask   => MoveMask,
       Write_Lanes  => MoveLanes
     );
@@ -775,11 +803,13 @@ begin
       IsDying      => IsDying,
       First        => FrontFirst,
       Last         => FrontLast,
+      Leaves_From  => FrontFrom,
       Moved        => FrontMoved,
       Count        => FrontCount,
       Waits        => SweepWaits,
       Region       => SweepRegion,
       Told         => SweepDone,
+      IsBroken     => r.Broken,
       IsTold       => SweepIsTold,
       Start        => SweepStart,
       Here         => SweepHere,
@@ -888,7 +918,8 @@ begin
   -- Zeroes are written by the beat, words of runs, and those that move.
   WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else
                 (WordsWrite and WordsMany) or (MoveWrite and MoveMany);
-  WriteRun   <= WordsWrite and WordsRun;
+  WriteRun   <= MoveRun or (WordsWrite and WordsRun);
+  WriteEach  <= MoveWrite and not MoveRun;
   WriteMask  <= SweepMask when SweepWrite = '1' else MoveMask when MoveWrite = '1' else (others => '1');
 
   i_tree : entity work.room_tree
@@ -943,7 +974,7 @@ begin
       What        => LargeWhat,
       Pages       => std_logic_vector(r.Pages),
       Lazy        => r.Lazy,
-      From        => FrontFirst(WindowBits_c - 1 downto LeafBits_g),
+      From        => FrontFrom,
       Till        => FrontLast(WindowBits_c - 1 downto LeafBits_g),
       Moved       => FrontMoved,
       Done        => LargeDone,
@@ -993,6 +1024,9 @@ begin
       Root_Ready  => Root_Ready,
       Root_Leads  => LargeLeads
     );
+
+  RootOfLarge <= directoryWord(r.Rec.Number) when hasTable(r.Rec.Part) else
+                 runWord(r.Rec, to_unsigned(0, LeafBits_g), InMemory_c, FrameBits_g);
 
   LargeRst  <= Rst or r.Broken;
   LargeHere <= '1' when r.State = StateLarge else '0';
@@ -1087,7 +1121,7 @@ begin
       Write_Word  => WriteWord,
       Write_Many  => WriteMany,
       Write_Run   => WriteRun,
-      Write_Each  => MoveWrite,
+      Write_Each  => WriteEach,
       Write_Lanes => MoveLanes,
       Write_Mask  => WriteMask,
       Read_Valid  => ReadValid,
@@ -1431,6 +1465,15 @@ begin
       v.Needs    := unsigned(ReallocNeeds);
       if ReallocRead = '1' and ReadReady = '1' then
         v.Awaits := '1';
+      end if;
+      v.Rec       := ReallocRec;
+      RegionWrite <= ReallocWrites;
+      TableValid  <= ReallocTable;
+      TableAny    <= ReallocAny;
+      Root_Valid  <= ReallocRoot;
+      Root_Word   <= RootOfLarge;
+      if ReallocGoes = '1' then
+        v.Region := unsigned(ReallocTo);
       end if;
       if ReallocLoads = '1' then
         v.Rec := Kept;
@@ -1818,10 +1861,7 @@ begin
         RegionWrite <= LargeWrite;
         v.Then_To   := StateLarge;
         if LargeLeads = '1' then
-          Root_Word <= directoryWord(r.Rec.Number);
-          if not hasTable(r.Rec.Part) then
-            Root_Word <= runWord(r.Rec, to_unsigned(0, LeafBits_g), InMemory_c, FrameBits_g);
-          end if;
+          Root_Word <= RootOfLarge;
         end if;
         if LargeGoes = '1' then
           v.Region := unsigned(LargeTo);
@@ -1887,6 +1927,7 @@ begin
 
       when StateFirst =>
         v.First   := r.Page;
+        v.IsLarge := '0';
         v.Then_To := StateIdle;
         PutWord <= r.Word;
         PutWord(ValidBit_c) <= '0';
@@ -1916,9 +1957,6 @@ begin
           refuse(AllocNotAllocated_c);
         elsif r.IsBegin = '0' or r.Rec.IsFirst = '0' or withinOf(r.Page) /= 0 then
           refuse(AllocInside_c);
-        elsif r.What = AllocRealloc_c then
-          -- Another size is the model's alone.
-          refuse(AllocNoSpace_c);
         end if;
 
       when StateLocateSpan =>
@@ -1929,6 +1967,11 @@ begin
         v.Rec   := Kept;
         v.Page  := r.Region & resize(v.Rec.Used - 1, LeafBits_g);
         v.State := StateMarked;
+        if r.What = AllocRealloc_c then
+          v.Word    := pageWord(Frame_t'(others => '0'), '1', Kept.Writable, InMemory_c, 0);
+          v.Then_To := StateIdle;
+          beginRealloc(ReallocLarge);
+        end if;
 
       when StateMarked =>
         if Quiet = '1' then

@@ -2,8 +2,9 @@
 --
 -- A range is draining until its invalidation is done, then it is swept, then it ends: its words are 0, and
 -- walks of before may be under way. Until it is dropped its pages are dying: the gate answers walks of them with *not
--- mapped*. A range of a small allocation lies in one region. One of a large allocation begins with a region, and the
--- gate is closed to all of its regions, also to what is behind its last page: nobody else has a page there.
+-- mapped*. A range of a small allocation lies in one region. Of one of a large allocation, which may begin within a
+-- region, the gate is closed to all that is behind its first page in its regions, also to what is behind its last page:
+-- nobody else has a page there.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -116,11 +117,10 @@ architecture rtl of dying_ranges is
   begin
     for i in all_ranges'range loop
       is_v(i) := '1' when regionOf(which) = regionOf(all_ranges(i).First) else '0';
-      behind_v(i) := not isBelow(withinOf(which), withinOf(all_ranges(i).First));
+      behind_v(i) := not isBelow(which, all_ranges(i).First);
       before_v(i) := not isBelow(withinOf(all_ranges(i).Last), withinOf(which));
       if all_ranges(i).Large = '1' then
         is_v(i) := '1';
-        behind_v(i) := not isBelow(regionOf(which), regionOf(all_ranges(i).First));
         before_v(i) := not isBelow(regionOf(all_ranges(i).Last), regionOf(which));
       end if;
       if all_ranges(i).Stage = StageNone then

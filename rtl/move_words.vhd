@@ -30,7 +30,8 @@ entity move_words is
     To_Place     : in    std_logic_vector(LeafBits_g - 1 downto 0);
     Count        : in    std_logic_vector(LeafBits_g downto 0);
     -- They are cut behind the last one, which gets the mark, 64 at most in one aligned row of 64. All are read before
-    -- one is written, and none is written if a read fails. To_Place is From.
+    -- one is written, and none is written if a read fails. To_Place is From. A word of 0 stays so: of a lazy large
+    -- allocation a page that nobody has touched.
     Cut          : in    std_logic;
     -- The first one begins its allocation, which has so many pages; rights and memory as in this word.
     Begins       : in    std_logic;
@@ -114,22 +115,8 @@ architecture rtl of move_words is
   signal Limit     : Size_t;
   signal Shorts    : WordMask_t;
   signal HasShort  : std_logic;
-
-  -- The longest run, as a power of two, at a place that ends before the one behind `last`, in one row of 64.
-  function sizeBefore (
-    place : unsigned(RunLong_c - 1 downto 0);
-    last  : unsigned(RunLong_c - 1 downto 0)
-  ) return Size_t is
-    variable size_v : Size_t := (others => '0');
-    constant End_c  : unsigned(RunLong_c downto 0) := ('0' & last) + 1;
-  begin
-    for size in 1 to RunLong_c loop
-      if shift_right('0' & place, size) < shift_right(End_c, size) then
-        size_v := to_unsigned(size, LaneSizeBits_c);
-      end if;
-    end loop;
-    return size_v;
-  end function;
+  -- Words that are neither valid nor reserved.
+  signal IsFree    : WordMask_t;
 
   -- As far as two places are aligned alike.
   function alignedAlike (one : unsigned; other : unsigned) return Size_t is
@@ -255,6 +242,7 @@ begin
   begin
     Lane      <= laneOf(Older, i) when i < Turn else laneOf(Newer, i);
     Mask(i)   <= '1' when i >= inBeat(At) and (IsLastBeat = '0' or i <= inBeat(LastAt)) else '0';
+    IsFree(i) <= Lane(LaneSizeBits_c) nor Lane(LaneSizeBits_c + 1);
     Shorts(i) <= '1' when unsigned(Lane(LaneSizeBits_c - 1 downto 0)) > Limit else '0';
     Told(LaneBits_c - 1 downto LaneSizeBits_c) <= Lane(LaneBits_c - 1 downto LaneSizeBits_c);
     Told(LaneSizeBits_c - 1 downto 0) <= std_logic_vector(Limit) when Shorts(i) = '1' else
@@ -267,7 +255,8 @@ begin
   Write_Many   <= not IsAlone;
   Write_Mask   <= Mask;
   Write_Lanes  <= Lanes;
-  Write_Word   <= marked(pageWord(unsigned'("0"), '1', Base(WritableBit_c),
+  Write_Word   <= (others => '0') when Cut = '1' and IsFree(to_integer(inBeat(At))) = '1' else
+                  marked(pageWord(unsigned'("0"), '1', Base(WritableBit_c),
                                   Base(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c), 0),
                          (IsFirst and Begins) = '1', IsLast = '1', unsigned(Pages));
 

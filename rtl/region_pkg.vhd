@@ -113,7 +113,8 @@ package body region_pkg is
   ) return TableWord_t is
   begin
     return marked(pageWord(unsigned'("0"), '1', rec.Writable, memory, 0),
-      rec.IsFirst = '1' and within = 0, rec.IsLast = '1' and within + 1 = rec.Used, to_unsigned(1, 2));
+      rec.IsFirst = '1' and within = 0, rec.IsLast = '1' and resize(within, rec.Used'length) + 1 = rec.Used,
+      to_unsigned(1, 2));
   end function;
 
   function runWord (

@@ -659,6 +659,7 @@ begin
     -- unless a word was to be written.
     procedure survive (from : natural) is
       variable failed_v : natural := 0;
+      variable large_v  : std_logic_vector(AddrBits_c - 1 downto 0);
 
       procedure again is
       begin
@@ -689,11 +690,17 @@ begin
       malloc(2 ** LeafBits_g + 3, '0');
       again;
       if unsigned(status_v) = 0 then
-        free(addr_v);
+        large_v := addr_v;
+        -- Words of its table are cut, then those of its run go to a table.
+        realloc(large_v, 2 ** LeafBits_g + 1, '0');
+        again;
+        realloc(large_v, 2 ** LeafBits_g - 3, '0');
+        again;
+        free(large_v);
         again;
         -- It is swept: no more than four may be dying.
         Pause <= '0';
-        for i in 1 to 500 loop
+        for i in 1 to 1500 loop
           tick;
         end loop;
         Pause <= '1';
@@ -1162,6 +1169,12 @@ begin
       refused("a free of a page of a large one", AllocInside_c, 5);
       freeAt(2 ** LeafBits_g * Page_c);
       refused("a free of a region of a large one", AllocInside_c, 6);
+      realloc(std_logic_vector(from_v + Page_c), 4, '1');
+      refused("a realloc of a page of a large one", AllocInside_c, 7);
+      realloc(first_v, 0, '1');
+      refused("a realloc of a large one to nothing", AllocZeroSize_c, 3);
+      realloc(first_v, Pages_c + 1, '1');
+      refused("a realloc of a large one to more than the window has", AllocTooLarge_c, 4);
       freeAt((2 ** LeafBits_g + 8) * Page_c);
       refused("a free of the page behind a large one", AllocNotAllocated_c, 8);
       realloc(first_v, 2 ** LeafBits_g + 9, '1');
@@ -1232,6 +1245,95 @@ begin
       settleDown;
       touch(page_v + 32, '1');
       check_equal(FoundStatus, StatusOk_c, "a frame for the page");
+    end procedure;
+
+    -- There is no table that could take the place of a run of which a part is to go, until a page comes back.
+    procedure splitFails is
+      variable lazy_v  : natural;
+      variable large_v : std_logic_vector(AddrBits_c - 1 downto 0);
+    begin
+      rest(2);
+      malloc(64, '0');
+      large_v := addr_v;
+      checkRuns(64);
+      malloc(160, '1');
+      lazy_v := pageOf(addr_v);
+      for region in 0 to 4 loop
+        touch(lazy_v + 32 * region, '1');
+        check_equal(FoundStatus, StatusOk_c, "a first touch, and a table");
+      end loop;
+      loop
+        malloc(1, '0');
+        exit when unsigned(status_v) /= 0;
+        first_v := addr_v;
+      end loop;
+      check_equal(status_v, AllocNoFrames_c, "until there are no frames");
+      Tables.accept_all;
+      realloc(large_v, 40, '0');
+      refused("a realloc that splits a run", AllocNoFrames_c, 2);
+      free(first_v);
+      settleDown;
+      realloc(large_v, 40, '0');
+      check_equal(status_v, AllocOk_c, "a realloc that splits a run");
+      touch(pageOf(large_v) + 39, '1');
+      check_equal(FoundStatus, StatusOk_c, "the last page");
+      check_equal(unsigned(FoundSize), 3, "its run ends with it");
+      touch(pageOf(large_v) + 40, '1');
+      check_equal(FoundStatus, StatusNotMapped_c, "the page behind it");
+    end procedure;
+
+    -- A large allocation was freed before another one was cut within a region: both are swept one behind the other.
+    procedure sweptInARow is
+      variable large_v : std_logic_vector(AddrBits_c - 1 downto 0);
+    begin
+      rest(2);
+      malloc(40, '1');
+      first_v := addr_v;
+      malloc(72, '0');
+      large_v := addr_v;
+      check_equal(status_v, AllocOk_c, "a large malloc");
+      free(first_v);
+      realloc(large_v, 50, '0');
+      check_equal(status_v, AllocOk_c, "a cut");
+      settleDown;
+      for page in pageOf(large_v) + 50 to pageOf(large_v) + 63 loop
+        check(unsigned(Tables.read(wordOf(page))) = 0, "a word behind the cut");
+      end loop;
+      touch(pageOf(large_v) + 49, '1');
+      check_equal(FoundStatus, StatusOk_c, "the last page");
+      free(large_v);
+      settleDown;
+      malloc(97, '0');
+      check_equal(status_v, AllocOk_c, "all frames but those of tables have come back");
+    end procedure;
+
+    -- A realloc in place takes room in its region, also where a large allocation was made before.
+    procedure roomIsCounted is
+    begin
+      malloc(1, '1');
+      first_v := addr_v;
+      malloc(40, '1');
+      realloc(first_v, 30, '1');
+      check_equal(status_v, AllocOk_c, "a realloc in place");
+      malloc(4, '1');
+      check_equal(status_v, AllocOk_c, "a malloc of more than is left there");
+    end procedure;
+
+    -- Of a large allocation fewer pages: a word of its last region cannot be read, and nothing has changed.
+    procedure failShrink is
+    begin
+      malloc(2 ** LeafBits_g + 12, '0');
+      first_v := addr_v;
+      settleDown;
+      Tables.accept_all;
+      Tables.fail(0);
+      realloc(first_v, 2 ** LeafBits_g + 4, '0');
+      Tables.fail(-1);
+      refused("a cut whose words cannot be read", AllocBusError_c, 1);
+      realloc(first_v, 2 ** LeafBits_g + 4, '0');
+      check_equal(status_v, AllocOk_c, "a cut");
+      free(first_v);
+      settleDown;
     end procedure;
 
     -- Somebody writes into the first word of an allocation that it has so many pages behind that one.
@@ -1466,8 +1568,14 @@ begin
         malloc(8192 + 1024, '0');
         inTime("malloc of a region, and 1024 pages more", 2000);
         steps_v := wordOf(pageOf(addr_v) + 8192);
-        free(addr_v);
-        rest(4);
+        first_v := addr_v;
+        realloc(first_v, 8192 + 1000, '0');
+        inTime("realloc of it to 24 pages fewer, up to the answer", 420);
+        realloc(first_v, 5000, '0');
+        inTime("realloc of it to 5000 pages, whose run gets a table, up to the answer", 8192 / 8 + 420);
+        -- Both sweeps, which leave a region, and that of the rest.
+        free(first_v);
+        rest(18);
         for i in 0 to 1023 loop
           check(unsigned(Tables.read(steps_v + i)) = 0, "a word that is not swept");
         end loop;
@@ -1528,6 +1636,12 @@ begin
         planFails;
         reset;
         tableComesBack;
+        reset;
+        splitFails;
+        reset;
+        roomIsCounted;
+        reset;
+        sweptInARow;
 
       elsif run("requesters are served in turn") then
         malloc(1, '1');
@@ -1622,6 +1736,8 @@ begin
         settleDown;
 
       elsif run("an access that fails harms nobody") then
+        failShrink;
+        reset;
         -- The first word, and two beats of those that stay.
         for from in 0 to 2 loop
           failCut(from);

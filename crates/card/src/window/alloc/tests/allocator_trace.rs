@@ -12,6 +12,7 @@ use std::path::Path;
 use farside_types::{Access, Rights};
 
 use super::super::super::{WindowFault, WindowGeometry};
+use super::super::regions::{Part, Region};
 use super::super::{
     AllocError, AllocStep, Allocator, AllocatorConfig, SweepStep, Touch, WindowPages,
 };
@@ -50,6 +51,9 @@ struct Tracer {
     resized: [usize; 3],
     /// Large allocations: those that begin with a run of the directory, that end with a table, lazy ones.
     large: [usize; 3],
+    /// Large allocations that have got fewer pages, where the last page that stays has no table or run, a table, a run
+    /// that ends with it, a run that is split.
+    cut: [usize; 4],
     page_bytes: u64,
     window_bytes: u64,
     region_pages: u64,
@@ -68,7 +72,7 @@ impl Tracer {
         let before = bus.words.clone();
         let (page_bytes, region_pages) = (1 << page_bits, 1 << levels[1]);
         let (text, live) = (String::new(), Vec::new());
-        let (walks, reads, resized, large) = ([None; WALKS], [0; 2], [0; 3], [0; 3]);
+        let (walks, reads, resized, large, cut) = ([None; WALKS], [0; 2], [0; 3], [0; 3], [0; 4]);
         Tracer {
             allocator,
             bus,
@@ -79,6 +83,7 @@ impl Tracer {
             reads,
             resized,
             large,
+            cut,
             page_bytes,
             window_bytes,
             region_pages,
@@ -167,6 +172,8 @@ impl Tracer {
         let had = self.live.iter().find(|&&(live, _)| live == address).map_or(0, |live| live.1);
         let has = bytes.div_ceil(self.page_bytes);
         let request = AllocRequest::Realloc { address, bytes, lazy };
+        let cuts = self.large_pages(address).filter(|&pages| has < pages);
+        let cut = cuts.map(|_| self.part_of((address / self.page_bytes) + has - 1));
         let answer = match self.allocator.handle(&mut self.bus, request) {
             AllocStep::Answer(answer) => {
                 let (status, address_now) = (status(answer), answer.unwrap_or(0));
@@ -184,6 +191,7 @@ impl Tracer {
                 };
                 self.line('d', &[status(answer), answer.unwrap_or(0)]);
                 self.resized[if has < had { 0 } else { 2 }] += usize::from(answer.is_ok());
+                cut.into_iter().for_each(|kind| self.cut[kind] += 1);
                 answer
             }
         };
@@ -319,9 +327,34 @@ impl Tracer {
         pages.min(self.region_pages - 1) * self.page_bytes - u64::from(b) % self.page_bytes
     }
 
-    /// Whether a large allocation begins there: of these only the model changes the size.
-    fn is_large(&self, address: u64) -> bool {
-        self.live.iter().any(|&(live, pages)| live == address && pages >= self.region_pages)
+    /// Those of the large allocation that begins there, or is there: the bench's allocator gives it no more.
+    fn large_pages(&self, address: u64) -> Option<u64> {
+        let of = |&&(live, pages): &&(u64, u64)| {
+            (live..live + pages * self.page_bytes).contains(&address)
+        };
+        let &(live, pages) = self.live.iter().find(of)?;
+        let region = (live - 5 * self.window_bytes) / self.page_bytes / self.region_pages;
+        matches!(self.allocator.regions.state(region), Region::Large { .. }).then_some(pages)
+    }
+
+    /// What the region of an address's page has: nothing, a table, a run that ends with the page, or goes on.
+    fn part_of(&self, page: u64) -> usize {
+        let page = page - 5 * self.window_bytes / self.page_bytes;
+        match self.allocator.regions.part(page / self.region_pages) {
+            Part::Nothing => 0,
+            Part::Table(_) => 1,
+            Part::Run(_) => 2 + usize::from((page + 1) % self.region_pages != 0),
+        }
+    }
+
+    /// Fewer pages than those, or as many: whole regions, or any.
+    fn fewer_bytes(&self, pages: u64, b: u8, c: u8) -> u64 {
+        let regions = (pages / self.region_pages).max(1);
+        let fewer = match b % 3 {
+            0 => (1 + u64::from(c) % regions) * self.region_pages,
+            _ => 1 + u64::from(c) * 7 % pages,
+        };
+        fewer.min(pages) * self.page_bytes - u64::from(b) % self.page_bytes
     }
 
     fn some_address(&self, a: u8, b: u8, c: u8) -> u64 {
@@ -344,9 +377,11 @@ impl Tracer {
             120..140 => self.touch(self.touched_page(input), c),
             140..175 => {
                 let address = self.some_address(a, c, b);
-                if !self.is_large(address) {
-                    self.realloc(address, self.other_bytes(address, b, c), input);
-                }
+                let bytes = match self.large_pages(address) {
+                    Some(pages) => self.fewer_bytes(pages, b, c),
+                    None => self.other_bytes(address, b, c),
+                };
+                self.realloc(address, bytes, input);
             }
             _ if fills == (what < 230) => {
                 let memory = u8::from(a < 8);
@@ -379,7 +414,7 @@ fn the_bench_has_what_the_model_does() {
     for (index, (name, page_bits, levels, frames)) in SHAPES.into_iter().enumerate() {
         let file = format!("../../rtl/test/allocator_{name}.trace");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let tracer = trace(index as u64 + 3, page_bits, levels, frames);
+        let tracer = trace(index as u64 + 9, page_bits, levels, frames);
         if std::env::var_os("FARSIDE_WRITE_TRACE").is_some() {
             std::fs::write(&path, &tracer.text).unwrap();
         }
@@ -387,6 +422,7 @@ fn the_bench_has_what_the_model_does() {
         assert!(counts.answers[0] > 100 && counts.touched > 10, "{name}: {counts:?}");
         assert!(tracer.resized.into_iter().all(|done| done > 10), "{name}: {:?}", tracer.resized);
         assert!(tracer.large.into_iter().all(|done| done > 3), "{name}: {:?}", tracer.large);
+        assert!(tracer.cut.into_iter().all(|done| done > 0), "{name}: {:?}", tracer.cut);
         assert!(tracer.reads.into_iter().all(|reads| reads > 10), "{name}: {:?}", tracer.reads);
         for refused in [1, 2, 3, 5, 6, 7] {
             assert!(counts.answers[refused] > 0, "{name}: none with status {refused}");
