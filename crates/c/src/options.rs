@@ -29,7 +29,8 @@ pub struct FarsideOptions {
     pub processing_elements: u32,
     /// Not 0: allocations of 2 MiB and more are in large pages.
     pub large_pages: u32,
-    /// Placement scheme: a name of `farside schemes`.
+    /// Placement scheme: a name of `farside schemes`, or a library (farside-scheme.h): a path that ends with .so, and behind a
+    /// colon its parameters.
     pub placement: *const c_char,
     /// Where the cards are, if not in the program, as in the variable FARSIDE_CARDS.
     pub cards_at: *const c_char,
@@ -88,9 +89,11 @@ pub(crate) unsafe fn builder(options: &FarsideOptions) -> Result<SpaceBuilder, F
         let elements = u16::try_from(options.processing_elements).unwrap_or(u16::MAX);
         builder = builder.processing_elements(elements);
     }
-    // SAFETY: the caller's texts.
-    if let Some(name) = unsafe { text::optional(options.placement, "placement") }? {
-        builder = builder.placement(name);
+    // SAFETY: the caller's texts, and the library is answered for as those of kernels are.
+    unsafe {
+        if let Some(name) = text::optional(options.placement, "placement")? {
+            builder = builder.placement_or_library(name);
+        }
     }
     // SAFETY: the caller's texts.
     if let Some(places) = unsafe { text::optional(options.cards_at, "cards_at") }? {

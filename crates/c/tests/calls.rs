@@ -90,6 +90,10 @@ fn a_space_that_cannot_be_is_not_opened() {
     refuse(&FarsideOptions { size: u32::MAX, ..options() }, "FARSIDE_OPTIONS_INIT");
     refuse(&FarsideOptions { placement: c"nonsense".as_ptr(), ..options() }, "nonsense");
     refuse(&FarsideOptions { cards_at: c"tcp:?".as_ptr(), ..options() }, "tcp:?");
+    let missing = FarsideOptions { placement: c"/nowhere.so:a=1".as_ptr(), ..options() };
+    // SAFETY: a record, and a place for the result.
+    let opened = unsafe { farside_open(&missing, &mut null_mut()) };
+    refused(opened, Status::NoKernel, "/nowhere.so");
     let latin = [0xe4u8 as c_char, 0];
     refuse(&FarsideOptions { placement: latin.as_ptr(), ..options() }, "not UTF-8");
     let libraries = [c"/nowhere.so".as_ptr(), null()];

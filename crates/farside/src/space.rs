@@ -192,6 +192,20 @@ impl SpaceBuilder {
         self
     }
 
+    /// [`SpaceBuilder::placement_library`] for a text that names a library (`PATH.so`, `PATH.so:after=2`), else
+    /// [`SpaceBuilder::placement`].
+    ///
+    /// # Safety
+    /// As [`SpaceBuilder::placement_library`].
+    #[must_use]
+    pub unsafe fn placement_or_library(self, text: &str) -> Self {
+        match farside_plugin::split(text) {
+            // SAFETY: passed on to the caller.
+            Some(_) => unsafe { self.placement_library(text) },
+            None => self.placement(text),
+        }
+    }
+
     /// A placement scheme of your own.
     #[must_use]
     pub fn placement_scheme(mut self, scheme: Box<dyn PlacementScheme>) -> Self {

@@ -85,8 +85,9 @@ class Space:
     `card_memory`: bytes of memory of each card. `card_window`: bytes of each card in the program for its own memory
     (`array_on`), beside that, or several memories as pairs of a kind ("ddr", "hbm", "bram", "host" or "memory") and
     bytes; cards that are served have what they are served with. `address_space`: bytes that can be allocated.
-    `placement`: a placement scheme by its name. `large_pages`: arrays of 2 MiB and more lie in large pages and move in
-    blocks of 2 MiB, for data that is used in large parts. `kernel_libraries`: shared libraries written to
+    `placement`: a placement scheme by its name, or one of your own: a shared library written to `farside-scheme.h`, as
+    "./libmine.so:after=2". `large_pages`: arrays of 2 MiB and more lie in large pages and move in blocks of 2 MiB, for
+    data that is used in large parts. `kernel_libraries`: shared libraries written to
     `farside-kernel.h`; their code runs in this process.
 
     An array lives as long as something refers to it, also when the space is closed. A child made by fork has no

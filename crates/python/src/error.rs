@@ -31,6 +31,7 @@ pub(crate) fn raised(error: farside::Error) -> PyErr {
         farside::Error::Setting { .. }
         | farside::Error::OwnMemory(_)
         | farside::Error::Scheme(_)
+        | farside::Error::SchemeLibrary(_)
         | farside::Error::Cards { .. } => PyValueError::new_err(message),
         farside::Error::Lent { .. } => LentError::new_err(message),
         _ => FarsideError::new_err(message),

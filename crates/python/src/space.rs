@@ -67,7 +67,8 @@ impl Space {
             builder = builder.processing_elements(elements);
         }
         if let Some(name) = placement {
-            builder = builder.placement(name);
+            // SAFETY: as for `kernel_libraries` below.
+            builder = unsafe { builder.placement_or_library(name) };
         }
         if let Some(places) = cards_at {
             builder = builder.cards_at(parse_cards(places).map_err(raised)?);

@@ -98,15 +98,35 @@ def test_ctrl_c_while_one_waits() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(source: Path, into: Path) -> Path:
+    """A shared library of a source in C, with the project's headers."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "a C compiler is needed, as for building Farside"
-    path = tmp_path_factory.mktemp("library") / "kernels.so"
-    source = REPOSITORY / "examples/c-kernels/kernels.c"
     include = f"-I{REPOSITORY / 'include'}"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", include, "-o", path, source], check=True)
-    return path
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", include, "-o", into, source], check=True)
+    return into
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("library") / "kernels.so"
+    return compiled(REPOSITORY / "examples/c-kernels/kernels.c", into)
+
+
+def test_a_placement_scheme_of_a_library_in_c(tmp_path: Path) -> None:
+    template = REPOSITORY / "crates/cli/templates/scheme/scheme.c"
+    source = tmp_path / "scheme.c"
+    source.write_text(template.read_text().replace("__name__", "mine"))
+    scheme = compiled(source, tmp_path / "libmine.so")
+    with farside.Space(cards=2, placement=f"{scheme}:after=2") as space:
+        x = space.copy(np.arange(5000.0))
+        for card in (0, 1, 0, 1):
+            space.run("farside.sum", farside.read(x), card=card)
+        assert "mine" in space.why(x)
+    with pytest.raises(ValueError, match="after"):
+        farside.Space(placement=f"{scheme}:after=0")
+    with pytest.raises(ValueError, match=r"nowhere\.so"):
+        farside.Space(placement="/nowhere.so")
 
 
 def test_kernels_of_a_library_in_c(library: Path) -> None:

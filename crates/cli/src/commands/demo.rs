@@ -12,7 +12,6 @@ use farside_cli::graph::reference::{
     pagerank as host_pagerank,
 };
 use farside_cli::graph::{Graph, IndexSummary};
-use farside_cli::own_scheme;
 use farside_svm::Directions;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -283,11 +282,8 @@ impl Demo {
         events: Option<PathBuf>,
     ) -> Result<Space, Failure> {
         let mut builder = Space::builder().kernels(kernels());
-        builder = match own_scheme::library(&self.placement) {
-            // SAFETY: whoever names the library on the command line answers for it.
-            Some(_) => unsafe { builder.placement_library(&self.placement) },
-            None => builder.placement(&self.placement),
-        };
+        // SAFETY: whoever names a library on the command line answers for it.
+        builder = unsafe { builder.placement_or_library(&self.placement) };
         if let Some(path) = record {
             builder = builder.record(path);
         }
