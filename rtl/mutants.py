@@ -1798,7 +1798,7 @@ MUTANTS = [
         "alloc_touch.vhd",
         "elsif r.Writes = '1' and Rec.Writable = '0' then",
         "elsif false then",
-        TRACE,
+        RUNS,
     ),
     Mutant(
         "nothing leads to the table of a region that is touched",
