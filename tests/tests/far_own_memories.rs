@@ -7,7 +7,7 @@ use std::time::Duration;
 use farside::{
     AllocOptions, Backing, CardColumn, CardId, CardPlace, ColumnBuilder, Error, Growable,
     KernelArgs, KernelContext, KernelError, Kernels, Made, MadeColumn, MemoryKind, OwnMemoryId,
-    Read, Space, SpaceBuilder, TextBuilder, Value, WindowError, Write, WriteSpan,
+    OwnPart, Read, Space, SpaceBuilder, TextBuilder, Value, WindowError, Write, WriteSpan,
 };
 use farside_card::interface::register::{self, memory};
 use farside_softcard::WindowMemory;
@@ -366,6 +366,39 @@ fn what_may_only_be_read_is_filled_by_the_program_and_written_by_no_kernel() {
             );
             assert!(is_fault, "{error:?}");
         }
+    });
+}
+
+#[test]
+fn where_something_is_can_be_asked_and_nothing_of_it_moves() {
+    with_both(|space, card| {
+        let told = |addr, pages: usize| {
+            let parts = space.own_parts(addr, (pages * 4096) as u64).unwrap();
+            assert!(parts.iter().all(|part| part.card == card));
+            let name = |part: &OwnPart| part.memory.as_ref().map(|memory| memory.name.clone());
+            parts.iter().map(|part| (part.range.count, name(part))).collect::<Vec<_>>()
+        };
+        let options = Backing::Lazy.in_memory(HBM);
+        let mut words = space.alloc_on::<u64>(card, 10 * PAGE, options).unwrap();
+        assert_eq!(told(words.addr(), 10), [(10, None)]);
+        words.fill_from(&[1; 3 * PAGE]).unwrap();
+        assert_eq!(told(words.addr(), 10), [(3, Some("hbm0".to_owned())), (7, None)]);
+        let other = space.alloc_on::<u64>(card, PAGE, Backing::Eager).unwrap();
+        assert_eq!(told(other.addr(), 1), [(1, Some("ddr0".to_owned()))]);
+        let stays = |error: Error| {
+            let is_it = matches!(error, Error::StaysOnCard { card: of, .. } if of == card);
+            assert!(is_it && error.to_string().contains("stays where it is"), "{error}");
+        };
+        stays(space.why(words.addr()).unwrap_err());
+        stays(space.locate(words.host().unwrap()).unwrap_err());
+        stays(space.migrate(words.host().unwrap(), card).unwrap_err());
+        // What is not allocated, or no card's own.
+        let freed = words.addr();
+        drop(words);
+        let error = window_error(space.own_parts(freed, 1));
+        assert!(error.to_string().contains(&card.to_string()), "{error}");
+        let shared = space.alloc::<u64>(1).unwrap();
+        assert!(space.own_parts(shared.addr(), 8).unwrap().is_empty());
     });
 }
 

@@ -77,7 +77,7 @@ pub use events::EVENTS_VARIABLE;
 pub use farside_events::Written;
 pub use farside_live::{
     CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
-    TimeSpent, Traffic,
+    OwnPart, TimeSpent, Traffic,
 };
 pub use farside_plugin::{
     LIMIT_VARIABLE as SCHEME_LIMIT_VARIABLE, LibraryError as SchemeLibraryError, PluginError,

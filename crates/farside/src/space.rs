@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
+use farside_live::{CardPlace, GivenBack, LiveError, Machine, OwnPart, Runtime, RuntimeConfig};
 use farside_softcard::{
     AllocOptions, CardBuffer, Kernels, KernelsError, Made, MemoryKind, OwnMemory, OwnMemoryId,
     Recorder, WindowMemory, WindowPlan, Word,
@@ -537,6 +537,30 @@ impl Space {
         Ok(OwnMemory::by_name(&self.own_memories(card)?, card, name)?)
     }
 
+    /// In which of a card's own memories the pages of these bytes are; nothing for memory that is no card's own, which
+    /// [`Space::locate`] and [`Space::why`] know.
+    ///
+    /// ```
+    /// # use farside::{Backing, MemoryKind, OwnMemoryId, Space};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// let memories = [(MemoryKind::Ddr, 1 << 20), (MemoryKind::Hbm, 1 << 20)];
+    /// let space = Space::builder().cards(1).card_window_memories(memories).build()?;
+    /// let options = Backing::Lazy.in_memory(OwnMemoryId(1));
+    /// let mut values = space.alloc_on::<u8>(space.card(0)?, 8192, options)?;
+    /// values.fill_from(&[1; 4096])?;
+    /// let parts = space.own_parts(values.addr(), 8192)?;
+    /// assert_eq!(parts[0].memory.as_ref().unwrap().name, "hbm0");
+    /// assert_eq!(parts[1].memory, None); // nobody has touched it
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Window`] if they are a card's own, and not all of them allocated for the program.
+    pub fn own_parts(&self, address: VirtAddr, bytes: u64) -> Result<Vec<OwnPart>, Error> {
+        Ok(self.runtime().own_parts(address, bytes)?)
+    }
+
     /// Shared memory for `len` atomic words, zero.
     ///
     /// # Errors
@@ -666,10 +690,13 @@ impl Space {
     /// The pages of a slice of shared memory.
     ///
     /// # Errors
-    /// [`LiveError::NotShared`].
+    /// [`LiveError::NotShared`]; [`Error::StaysOnCard`] of a card's own memory.
     pub fn pages<T>(&self, slice: &[T]) -> Result<PageRange, Error> {
         let addr = VirtAddr(slice.as_ptr() as u64);
         let bytes = size_of_val(slice) as u64;
+        if let Some(card) = self.runtime().owner_of(addr).filter(|_| bytes > 0) {
+            return Err(Error::StaysOnCard { bytes: addr.0..addr.0.saturating_add(bytes), card });
+        }
         if bytes > 0 && !self.runtime().contains(addr, bytes) {
             return Err(LiveError::NotShared { addr }.into());
         }
@@ -825,8 +852,13 @@ impl Space {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotAllocated`] for an address that is in no allocation, with the nearest one.
+    /// [`Error::NotAllocated`] for an address that is in no allocation, with the nearest one; [`Error::StaysOnCard`] of a card's
+    /// own memory, of which [`Space::own_parts`] says where it is.
     pub fn why(&self, address: VirtAddr) -> Result<Why, Error> {
+        if let Some(card) = self.runtime().owner_of(address) {
+            let bytes = address.0..address.0.saturating_add(1);
+            return Err(Error::StaysOnCard { bytes, card });
+        }
         self.runtime().inspect(|driver| match driver.why(address) {
             Some(why) => Ok(why),
             None => Err(Error::not_allocated(address, driver.nearest(address))),

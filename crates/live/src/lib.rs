@@ -41,3 +41,4 @@ pub use runtime::{Strike, Struck};
 pub use threads::Machine;
 pub use times::TimeSpent;
 pub use traffic::{Flow, Traffic};
+pub use window::OwnPart;

@@ -280,6 +280,10 @@ impl Space {
 
     /// Where the parts of memory are.
     fn locate(&self, py: Python<'_>, address: u64, bytes: u64) -> PyResult<Vec<Part>> {
+        let own = self.own_parts(py, address, bytes)?;
+        if !own.is_empty() {
+            return Ok(own.into_iter().map(own_part).collect());
+        }
         let parts = self.with(py, address, bytes, |space, words| space.locate(words))?;
         let part = |located: farside::Located| {
             let copies = located.copies.iter().map(|memory| memory.to_string()).collect();
@@ -297,6 +301,9 @@ impl Space {
 
     /// Why the page at an address is placed as it is, in words.
     fn why(&self, py: Python<'_>, address: u64) -> PyResult<String> {
+        if let Some(own) = self.own_parts(py, address, 1)?.first() {
+            return Ok(own.to_string());
+        }
         let space = self.open()?;
         let why = py.detach(|| space.why(farside::VirtAddr(address))).map_err(raised)?;
         Ok(why.to_string())
@@ -340,6 +347,17 @@ impl Space {
         self.0.open().map_err(raised)
     }
 
+    /// Where bytes of a card's own memory are; nothing of other memory.
+    fn own_parts(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        bytes: u64,
+    ) -> PyResult<Vec<farside::OwnPart>> {
+        let space = self.open()?;
+        py.detach(|| space.own_parts(farside::VirtAddr(address), bytes)).map_err(raised)
+    }
+
     /// Does something with the words that have these bytes, without the interpreter's lock.
     fn with<T: Send>(
         &self,
@@ -351,6 +369,13 @@ impl Space {
         let bytes = address..address.saturating_add(bytes);
         py.detach(|| self.0.with(bytes, act)).map_err(raised)
     }
+}
+
+/// A part of a card's own memory as Python gets it.
+fn own_part(part: farside::OwnPart) -> Part {
+    let owner = part.memory.map(|memory| format!("{}, {}", part.card, memory.name));
+    let state = if owner.is_some() { "own" } else { "fresh" };
+    (part.range.start.addr().0, part.range.bytes(), state.to_owned(), owner, Vec::new(), None)
 }
 
 /// A card's number; None for the host's.

@@ -201,10 +201,12 @@ def test_bad_requests_are_named(own: farside.Space, space: farside.Space) -> Non
 
 def test_it_does_not_move(own: farside.Space) -> None:
     x = own.array_on(1, 100)
-    calls = (own.where, own.unpin, own.set_read_only, lambda a: own.migrate(a, 0), lambda a: own.pin(a, 1))
+    calls = (own.unpin, own.set_read_only, lambda a: own.migrate(a, 0), lambda a: own.pin(a, 1))
     for call in (*calls, lambda a: own.prefetch(a, farside.HOST), lambda a: own.advise(a, "read_mostly")):
         with pytest.raises(farside.FarsideError, match="card 1's own memory, which stays where it is"):
             call(x)
+    assert [(part.state, part.owner, part.nbytes) for part in own.where(x)] == [("own", "card 1, memory0", PAGE)]
+    assert own.why(x[50:]).endswith("are card 1's own memory, in memory0: they stay there")
 
 
 def test_two_kernels_get_what_one_may_have(own: farside.Space) -> None:

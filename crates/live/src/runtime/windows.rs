@@ -20,7 +20,7 @@ use super::far_windows::{Asked, Asking};
 use super::{ASID, Port, Runtime, far_windows};
 use crate::error::LiveError;
 use crate::ring_card::RingCard;
-use crate::window::{CardWindow, FarCard, FarWindow, Found, Held, Surroundings};
+use crate::window::{CardWindow, FarCard, FarWindow, Found, Held, OwnPart, Surroundings, parts};
 
 /// Marks the commands of windows: the driver's never have this bit.
 const OF_WINDOWS: u64 = 1 << 63;
@@ -455,6 +455,37 @@ impl Runtime {
             Found::Near(window) => Ok(window.memories()),
             Found::Far(window) => Asking::new(self, window).memories(),
         }
+    }
+
+    /// Whose own memory an address is in.
+    pub fn owner_of(&self, addr: VirtAddr) -> Option<CardId> {
+        self.windows.at(PageRange::page(addr.page())).map(Found::card)
+    }
+
+    /// Where the pages of these bytes are; none if they are not a card's own memory.
+    ///
+    /// # Errors
+    /// [`WindowError::NotShown`] if not all of them are allocated, or a kernel elsewhere has them; [`WindowError::Gone`].
+    pub fn own_parts(&self, addr: VirtAddr, bytes: u64) -> Result<Vec<OwnPart>, WindowError> {
+        let Some(card) = self.owner_of(addr) else { return Ok(Vec::new()) };
+        let _signals = self.enter_window()?;
+        let (window, mut runs) = (self.windows.of(card)?, Vec::new());
+        let each = |run: MappedRun| {
+            let frame = run.location.frame;
+            let memory = match window {
+                Found::Near(window) => window.memory_at(frame),
+                Found::Far(window) => window.memory_at(frame),
+            };
+            runs.extend(memory.map(|memory| (run.pages(), memory)));
+        };
+        match window {
+            Found::Near(window) => window.with_runs(addr, bytes, Access::Read, each)?,
+            Found::Far(window) => {
+                window.with_runs(addr, bytes, Access::Read, &Asking::new(self, window), each)?;
+            }
+        }
+        let range = PageRange::covering(addr, bytes).unwrap_or_default();
+        Ok(parts(card, range, &self.own_memories(card)?, runs))
     }
 
     /// What the cards are plugged into, for buffers in their own memory.

@@ -193,6 +193,11 @@ impl FarWindow {
         WindowError::Refused { card: self.card(), request, error, memories }
     }
 
+    /// The memory that has a frame of the card's.
+    pub(crate) fn memory_at(&self, frame: FrameNo) -> Option<u8> {
+        (0..self.memory_count()).find(|&it| self.sizes.place(Some(it)).contains(&frame.0.into()))
+    }
+
     /// How many memories it has.
     pub(crate) fn memory_count(&self) -> u8 {
         self.sizes.memories().count() as u8

@@ -16,6 +16,7 @@ mod found;
 mod held;
 mod host;
 mod mappings;
+mod parts;
 mod sizes;
 mod turn;
 mod view;
@@ -39,6 +40,8 @@ pub(crate) use far::{FarCard, FarWindow};
 pub(crate) use found::Found;
 use held::AllHeld;
 pub(crate) use held::Held;
+pub use parts::OwnPart;
+pub(crate) use parts::parts;
 pub(crate) use sizes::WindowSizes;
 use turn::Turn;
 use view::{AllShown, View};
@@ -250,6 +253,13 @@ impl CardWindow {
 
     fn range_of(&self, pages: WindowPages) -> PageRange {
         PageRange::new(self.view.pages.start.offset(pages.first), pages.count)
+    }
+
+    /// The memory that has a frame of the card's.
+    pub(crate) fn memory_at(&self, frame: FrameNo) -> Option<u8> {
+        let within = frame.0.checked_sub(self.first_frame)?;
+        let numbers = 0..self.plan.memories().len() as u8;
+        numbers.rev().find(|&it| self.plan.first_frame(OwnMemoryId(it)) <= within)
     }
 
     /// Where a frame of one of its memories is in the card's.
