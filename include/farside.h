@@ -132,7 +132,8 @@ typedef struct {
     uint32_t processing_elements;
     // Not 0: allocations of 2 MiB and more are in large pages.
     uint32_t large_pages;
-    // Placement scheme: a name of `farside schemes`.
+    // Placement scheme: a name of `farside schemes`, or a library (farside-scheme.h): a path that ends with .so, and behind a
+    // colon its parameters.
     const char *placement;
     // Where the cards are, if not in the program, as in the variable FARSIDE_CARDS.
     const char *cards_at;

@@ -2,8 +2,9 @@
 
 use std::ffi::{c_char, c_void};
 use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 
-use farside::{Advice, MemoryId, PageState, VirtAddr};
+use farside::{Advice, Error, MemoryId, PageState, Space, VirtAddr};
 
 use crate::handles::farside_space;
 use crate::space::{Held, SPACES, put};
@@ -48,15 +49,10 @@ pub unsafe extern "C" fn farside_migrate(
     to: i32,
     pages: *mut u64,
 ) -> Status {
-    done(|| {
-        let held = SPACES.get(space)?;
-        let to = memory_id(&held, to)?;
-        let moved =
-            held.foreign.with(range(memory, bytes), |space, words| space.migrate(words, to))?;
-        // SAFETY: the caller's.
-        unsafe { put_if(pages, moved) };
-        Ok(())
-    })
+    // SAFETY: passed on to the caller.
+    unsafe {
+        moved(space, range(memory, bytes), to, pages, |space, words, to| space.migrate(words, to))
+    }
 }
 
 /// Brings memory as far as there is room. `pages` may be null; it gets how many were moved.
@@ -71,15 +67,10 @@ pub unsafe extern "C" fn farside_prefetch(
     to: i32,
     pages: *mut u64,
 ) -> Status {
-    done(|| {
-        let held = SPACES.get(space)?;
-        let to = memory_id(&held, to)?;
-        let moved =
-            held.foreign.with(range(memory, bytes), |space, words| space.prefetch(words, to))?;
-        // SAFETY: the caller's.
-        unsafe { put_if(pages, moved) };
-        Ok(())
-    })
+    // SAFETY: passed on to the caller.
+    unsafe {
+        moved(space, range(memory, bytes), to, pages, |space, words, to| space.prefetch(words, to))
+    }
 }
 
 /// Moves memory and keeps it there, until farside_unpin has been called as often.
@@ -258,13 +249,25 @@ fn memory_id(held: &Held, number: i32) -> Result<MemoryId, Failure> {
     Ok(held.foreign.memory_of(card_number(number)?)?)
 }
 
-/// Writes a result where the caller wants it, if anywhere.
+/// Moves memory, and writes how many pages were moved where the caller wants it, if anywhere.
 ///
 /// # Safety
-/// `to` is null or points to a `T`.
-unsafe fn put_if<T>(to: *mut T, value: T) {
-    if !to.is_null() {
-        // SAFETY: the caller's.
-        unsafe { to.write(value) };
-    }
+/// `pages` is null or points to where the number is written.
+unsafe fn moved(
+    space: *const farside_space,
+    range: Range<u64>,
+    to: i32,
+    pages: *mut u64,
+    act: impl FnOnce(&Space, &[AtomicU32], MemoryId) -> Result<u64, Error>,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        let to = memory_id(&held, to)?;
+        let moved = held.foreign.with(range, |space, words| act(space, words, to))?;
+        if !pages.is_null() {
+            // SAFETY: the caller's.
+            unsafe { pages.write(moved) };
+        }
+        Ok(())
+    })
 }
