@@ -5,6 +5,7 @@ make wheel && pip install target/wheels/*.whl && python crates/python/bench.py
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import statistics
@@ -19,6 +20,7 @@ import farside
 
 ELEMENTS = 1 << 24
 ROUNDS = 15
+LAUNCHES = 2000
 
 
 def seconds_of(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
@@ -76,10 +78,62 @@ def simulations() -> None:
     print(f"simulation, {inside:.3f} s, against the command, {by_command:.3f} s: {inside / by_command:.3f}x")
 
 
+class Argument(ctypes.Structure):
+    """`farside_argument` of `farside-kernel.h`."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("element", ctypes.c_uint32),
+        ("word", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+    )
+
+
+def launches() -> None:
+    """A kernel by its name over eight resident words, launched and waited for: against the same call in C, of the
+    libfarside that FARSIDE_LIBRARY names, less what it costs Python to call anything in C."""
+    path = os.environ.get("FARSIDE_LIBRARY")
+    if path is None:
+        print("launch above the call in C: not measured, FARSIDE_LIBRARY names no libfarside.so")
+        return
+    library, space, memory = ctypes.CDLL(path), ctypes.c_void_p(), ctypes.c_void_p()
+
+    def must(status: int) -> None:
+        if status:
+            library.farside_last_error.restype = ctypes.c_char_p
+            raise RuntimeError(library.farside_last_error().decode())
+
+    must(library.farside_open(None, ctypes.byref(space)))
+    must(library.farside_malloc(space, ctypes.c_size_t(64), None, ctypes.byref(memory)))
+    argument = Argument(1, 8, memory.value or 0, 64)
+    passed = (space, b"farside.sum", ctypes.byref(argument), ctypes.c_uint32(1), None, None)
+
+    def in_c() -> None:
+        for _ in range(LAUNCHES):
+            must(library.farside_call(*passed))
+
+    def nothing() -> None:
+        for _ in range(LAUNCHES):
+            must(library.farside_status_text(0, *passed[1:]) and 0)
+
+    with farside.Space(cards=2) as ours:
+        words = farside.read(ours.array(8, np.uint64))
+
+        def in_python() -> None:
+            for _ in range(LAUNCHES):
+                ours.run("farside.sum", words)
+
+        python, c = (seconds / LAUNCHES * 1e6 for seconds in seconds_of(in_python, in_c))
+        call, _ = (seconds / LAUNCHES * 1e6 for seconds in seconds_of(nothing, nothing))
+    must(library.farside_close(space))
+    print(f"launch in Python {python:.1f} µs, in C {c - call:.1f} µs: {python - (c - call):.1f} µs above")
+
+
 def main() -> None:
     ordinary = np.random.default_rng(1).random(ELEMENTS)
     sums(ordinary)
     tables(ordinary)
+    launches()
     simulations()
 
 
