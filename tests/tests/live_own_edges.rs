@@ -138,7 +138,8 @@ fn requests_for_shared_memory_that_name_it_are_refused() {
     own.host_mut().unwrap().fill(7);
     let values = own.host().unwrap();
     assert!(space.why(own.addr()).is_err());
-    assert!(space.locate(values).unwrap().is_empty());
+    let located = space.locate(values).unwrap_err().to_string();
+    assert!(located.contains("card 0's own memory, which stays where it is"), "{located}");
     let refused = [
         space.migrate(values, cards[1]).map(drop),
         space.prefetch(values, cards[1]).map(drop),

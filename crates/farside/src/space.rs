@@ -462,7 +462,7 @@ impl Space {
     }
 
     /// Memory of a card's own for `len` values, zero: its pages stay on that card (see [`SpaceBuilder::card_window`]). How is a
-    /// [`Backing`] or [`AllocOptions`]: which of the card's own memories, and whether kernels may write it.
+    /// [`Backing`](crate::Backing) or [`AllocOptions`]: which of the card's own memories, and whether kernels may write it.
     ///
     /// ```
     /// # use farside::{Backing, Space, Write};
