@@ -91,12 +91,12 @@ class Argument(ctypes.Structure):
 
 def launches() -> None:
     """A kernel by its name over eight resident words, launched and waited for: against the same call in C, of the
-    libfarside that FARSIDE_LIBRARY names, less what it costs Python to call anything in C."""
-    path = os.environ.get("FARSIDE_LIBRARY")
-    if path is None:
-        print("launch above the call in C: not measured, FARSIDE_LIBRARY names no libfarside.so")
+    libfarside in the folder FARSIDE_C_LIBRARY, less what it costs Python to call anything in C."""
+    folder = os.environ.get("FARSIDE_C_LIBRARY")
+    if folder is None:
+        print("launch above the call in C: not measured, FARSIDE_C_LIBRARY names no folder with libfarside_c.so")
         return
-    library, space, memory = ctypes.CDLL(path), ctypes.c_void_p(), ctypes.c_void_p()
+    library, space, memory = ctypes.CDLL(f"{folder}/libfarside_c.so"), ctypes.c_void_p(), ctypes.c_void_p()
 
     def must(status: int) -> None:
         if status:
