@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::status::{Failure, Status};
@@ -25,24 +25,22 @@ pub(crate) struct Handles<T: 'static> {
     what: &'static str,
     /// Where their numbers begin: no address of a program on x86-64 or AArch64.
     base: usize,
+    /// How many were made, in this process and in those that it was forked from: none of their numbers is given again.
+    made: AtomicUsize,
     table: AtomicPtr<Table<T>>,
 }
 
 struct Table<T> {
     process: u32,
-    held: Mutex<Held<T>>,
-}
-
-struct Held<T> {
-    made: usize,
-    of: HashMap<usize, Arc<T>>,
+    held: Mutex<HashMap<usize, Arc<T>>>,
 }
 
 impl<T> Handles<T> {
     /// Handles of a kind, the `kind`th.
     pub(crate) const fn new(what: &'static str, kind: usize) -> Handles<T> {
         let base = 0xfa5d_0000_0000_0000 + (kind << 48);
-        Handles { what, base, table: AtomicPtr::new(ptr::null_mut()) }
+        let table = AtomicPtr::new(ptr::null_mut());
+        Handles { what, base, made: AtomicUsize::new(0), table }
     }
 
     /// The table of this process, made where there is none yet.
@@ -51,7 +49,7 @@ impl<T> Handles<T> {
         let mut known = self.table.load(Ordering::Acquire);
         // SAFETY: tables are made below and never freed: one for each process of a line of forks.
         while unsafe { known.as_ref() }.is_none_or(|table| table.process != process) {
-            let held = Mutex::new(Held { made: 0, of: HashMap::new() });
+            let held = Mutex::new(HashMap::new());
             let table = Box::into_raw(Box::new(Table { process, held }));
             let ordering = (Ordering::AcqRel, Ordering::Acquire);
             match self.table.compare_exchange(known, table, ordering.0, ordering.1) {
@@ -67,18 +65,14 @@ impl<T> Handles<T> {
         unsafe { &*known }
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut Held<T>) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut HashMap<usize, Arc<T>>) -> R) -> R {
         act(&mut self.table().held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A handle of a thing.
     pub(crate) fn add<H>(&self, thing: T) -> *mut H {
-        let number = self.with(|held| {
-            held.made += 1;
-            let number = self.base + held.made * 16;
-            held.of.insert(number, Arc::new(thing));
-            number
-        });
+        let number = self.base + (self.made.fetch_add(1, Ordering::Relaxed) + 1) * 16;
+        self.with(|held| held.insert(number, Arc::new(thing)));
         ptr::without_provenance_mut(number)
     }
 
@@ -87,7 +81,7 @@ impl<T> Handles<T> {
     /// # Errors
     /// [`Status::BadHandle`]
     pub(crate) fn get<H>(&self, handle: *const H) -> Result<Arc<T>, Failure> {
-        let thing = self.with(|held| held.of.get(&handle.addr()).map(Arc::clone));
+        let thing = self.with(|held| held.get(&handle.addr()).map(Arc::clone));
         thing.ok_or_else(|| self.unknown(handle))
     }
 
@@ -96,7 +90,7 @@ impl<T> Handles<T> {
     /// # Errors
     /// [`Status::BadHandle`]
     pub(crate) fn remove<H>(&self, handle: *const H) -> Result<Arc<T>, Failure> {
-        let thing = self.with(|held| held.of.remove(&handle.addr()));
+        let thing = self.with(|held| held.remove(&handle.addr()));
         thing.ok_or_else(|| self.unknown(handle))
     }
 

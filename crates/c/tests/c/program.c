@@ -55,7 +55,9 @@ int main(void)
         assert(farside_malloc(space, 4096, NULL, &memory) == FARSIDE_STATUS_BAD_HANDLE);
         assert(strstr(farside_last_error(), "forked"));
         assert(farside_close(space) == FARSIDE_STATUS_BAD_HANDLE);
+        farside_space *parents = space;
         must(farside_open(NULL, &space));
+        assert(space != parents && farside_close(parents) == FARSIDE_STATUS_BAD_HANDLE);
         must(farside_malloc(space, 4096, NULL, &memory));
         *(uint64_t *)memory = 6;
         count_up(space, memory);
