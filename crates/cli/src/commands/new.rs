@@ -53,8 +53,8 @@ Examples:
   farside new scheme mine --lang rust
   farside schemes mine/libmine.so               its parameters";
 
-const HEADER: &str = include_str!("../../../../include/farside-scheme.h");
-const BINDING: &str = include_str!("../../../../include/farside_scheme.rs");
+const HEADER: &str = include_str!("../../outside/farside-scheme.h");
+const BINDING: &str = include_str!("../../outside/farside_scheme.rs");
 const C: &str = include_str!("../../templates/scheme/scheme.c");
 const MAKEFILE: &str = include_str!("../../templates/scheme/Makefile");
 const MANIFEST: &str = include_str!("../../templates/scheme/Cargo.toml.txt");

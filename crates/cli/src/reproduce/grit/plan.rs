@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::sweep::{Cell, Program};
 
-const LIST: &str = include_str!("../../../../../experiments/grit/experiments.toml");
+const LIST: &str = include_str!("../../../outside/experiments.toml");
 const MB: u64 = 1 << 20;
 
 /// The list of experiments.

@@ -1,0 +1,1 @@
+../../../include/farside-scheme.h
