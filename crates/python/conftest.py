@@ -68,6 +68,14 @@ def serve_own(own_kernels: Path, tmp_path: Path) -> Callable[[str], AbstractCont
 
 
 @pytest.fixture(autouse=True)
+def _the_command_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is where it was installed."""
+    command = os.environ.get("FARSIDE_BIN")
+    if command is not None:
+        monkeypatch.setenv("PATH", os.path.dirname(command), prepend=os.pathsep)
+
+
+@pytest.fixture(autouse=True)
 def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test writes does not stay beside the code."""
     monkeypatch.chdir(tmp_path)

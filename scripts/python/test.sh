@@ -42,8 +42,9 @@ cp "$library" "$PACKAGE/farside/_farside.abi3.so"
 cd "$PACKAGE"
 export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
 bin=$(realpath "$VENV/bin")
-checked=(farside tests conftest.py bench.py ../../examples/flights.py)
-"$bin/ruff" format --config pyproject.toml --check --quiet "${checked[@]}"
-"$bin/ruff" check --config pyproject.toml --quiet "${checked[@]}"
+checked=(farside tests conftest.py bench.py ../../examples/flights.py ../../scripts/release/{image,third_party}.py)
+notebooks=(../../examples/notebook.ipynb)
+"$bin/ruff" format --config pyproject.toml --check --quiet "${checked[@]}" "${notebooks[@]}"
+"$bin/ruff" check --config pyproject.toml --quiet "${checked[@]}" "${notebooks[@]}"
 "$bin/mypy" --cache-dir "$TARGET/mypy" "${checked[@]}"
 timeout "$LIMIT_S" "$bin/python" -m pytest -p no:cacheprovider

@@ -29,6 +29,9 @@ const GROUP_EVERY: Duration = Duration::from_secs(1);
 /// The same as a part of the time since the beginning: so a long run has no more groups than can be read.
 const GROUP_PART: u32 = 16;
 
+/// Why nobody answers.
+const PANICKED: &str = "its thread panicked (a bug)";
+
 /// What becomes of an event that finds the buffer full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
@@ -75,9 +78,12 @@ struct Buffer {
     events: Vec<Event>,
     dropped: u64,
     dropped_in_all: u64,
+    /// How often somebody has asked for what there is to be in the file, and how many of these have it.
+    asked: u64,
+    answered: u64,
     closed: bool,
-    /// The file takes no more.
-    failed: bool,
+    /// Why the file takes no more, if so.
+    failed: Option<String>,
 }
 
 impl EventLog {
@@ -121,6 +127,32 @@ impl EventLog {
         self.shared.lock().dropped_in_all
     }
 
+    /// Writes what there is, so that a reader finds it, and goes on.
+    ///
+    /// # Errors
+    /// [`WriteError`] if the file takes no more.
+    pub fn write_so_far(&self) -> Result<(), WriteError> {
+        if self.process != std::process::id() {
+            // Its thread is the parent's, and so is the file.
+            return Ok(());
+        }
+        let mut buffer = self.shared.lock();
+        buffer.asked += 1;
+        let mine = buffer.asked;
+        self.shared.filled.notify_one();
+        // A thread that panicked answers nobody.
+        let runs = || self.writer.as_ref().is_some_and(|it| !it.is_finished());
+        while buffer.answered < mine && buffer.failed.is_none() && runs() {
+            let waited = self.shared.emptied.wait_timeout(buffer, LOOK);
+            buffer = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if buffer.answered >= mine {
+            return Ok(());
+        }
+        let why = buffer.failed.clone().unwrap_or_else(|| PANICKED.to_owned());
+        Err(WriteError { path: self.path.clone(), why, lost: buffer.dropped_in_all })
+    }
+
     /// Writes what there is, and ends the file. What is noted later is left out.
     ///
     /// # Errors
@@ -136,7 +168,7 @@ impl EventLog {
         self.shared.lock().closed = true;
         self.shared.filled.notify_one();
         writer.join().unwrap_or_else(|_| {
-            let why = "its thread panicked (a bug)".to_owned();
+            let why = PANICKED.to_owned();
             Err(WriteError { path: self.path.clone(), why, lost: 0 })
         })
     }
@@ -167,7 +199,7 @@ struct Collector {
 impl Journal for Keeper {
     fn note(&mut self, at: Time, note: Note<'_>) {
         let mut buffer = self.shared.lock();
-        if buffer.events.len() >= ROOM || buffer.failed || buffer.closed {
+        if buffer.events.len() >= ROOM || buffer.failed.is_some() || buffer.closed {
             buffer.leave_out();
             return;
         }
@@ -199,7 +231,7 @@ impl Journal for Collector {
 impl Collector {
     fn hand_over(&mut self) {
         let mut buffer = self.shared.room(self.events.len());
-        if buffer.failed || buffer.closed {
+        if buffer.failed.is_some() || buffer.closed {
             buffer.dropped_in_all += self.events.len() as u64;
             self.events.clear();
             return;
@@ -230,8 +262,10 @@ impl Shared {
             events: Vec::with_capacity(ROOM),
             dropped: 0,
             dropped_in_all: 0,
+            asked: 0,
+            answered: 0,
             closed: false,
-            failed: false,
+            failed: None,
         };
         Shared {
             buffer: Mutex::new(buffer),
@@ -251,7 +285,8 @@ impl Shared {
 
     /// Waits until the buffer has room for so many.
     fn room(&self, events: usize) -> MutexGuard<'_, Buffer> {
-        let waits = |buffer: &mut Buffer| buffer.events.len() + events > ROOM && !buffer.failed;
+        let waits =
+            |buffer: &mut Buffer| buffer.events.len() + events > ROOM && buffer.failed.is_none();
         self.emptied.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -268,6 +303,7 @@ impl Shared {
             if let Err(error) = written {
                 return Err(self.fail(path, &error, &taken));
             }
+            self.answer(taken.asked);
             if !open {
                 break;
             }
@@ -287,15 +323,28 @@ impl Shared {
 
     /// Waits for events and exchanges the buffers; whether more may come.
     fn take(&self, taken: &mut Taken) -> bool {
-        let waits = |buffer: &mut Buffer| buffer.events.len() < ROOM / 2 && !buffer.closed;
+        let waits = |buffer: &mut Buffer| {
+            buffer.events.len() < ROOM / 2 && !buffer.closed && buffer.asked == buffer.answered
+        };
         let waited = self.filled.wait_timeout_while(self.lock(), LOOK, waits);
         let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut buffer.events, &mut taken.events);
         let closed = buffer.closed;
+        (taken.asked, taken.answered) = (buffer.asked, buffer.answered);
         drop(buffer);
         self.emptied.notify_all();
         taken.names.follow(&self.names());
         !closed
+    }
+
+    /// So many have asked, and what they asked for is in the file.
+    fn answer(&self, asked: u64) {
+        let mut buffer = self.lock();
+        if buffer.answered != asked {
+            buffer.answered = asked;
+            drop(buffer);
+            self.emptied.notify_all();
+        }
     }
 
     /// What is to be said of events that were left out at the very end.
@@ -310,7 +359,7 @@ impl Shared {
     /// Nobody is to wait for this log any more, and no event comes into it.
     fn fail(&self, path: &Path, error: &ParquetError, taken: &Taken) -> WriteError {
         let mut buffer = self.lock();
-        buffer.failed = true;
+        buffer.failed = Some(error.to_string());
         let waiting = (buffer.events.len() + taken.events.len()) as u64;
         // What was written behind the last footer is not found by a reader.
         buffer.dropped_in_all += waiting + taken.written - taken.safe;
@@ -325,6 +374,9 @@ impl Shared {
 struct Taken {
     events: Vec<Event>,
     names: Names,
+    /// As in the buffer, when it was taken.
+    asked: u64,
+    answered: u64,
     written: u64,
     /// Of these, those that a reader finds whatever happens.
     safe: u64,
@@ -337,7 +389,16 @@ impl Taken {
     fn new() -> Taken {
         let now = Instant::now();
         let events = Vec::with_capacity(ROOM);
-        Taken { events, names: Names::default(), written: 0, safe: 0, begun: now, grouped: now }
+        Taken {
+            events,
+            names: Names::default(),
+            asked: 0,
+            answered: 0,
+            written: 0,
+            safe: 0,
+            begun: now,
+            grouped: now,
+        }
     }
 
     fn write(&mut self, writer: &mut LogWriter<BufWriter<File>>) -> Result<(), ParquetError> {
@@ -346,7 +407,8 @@ impl Taken {
         self.written += self.events.len() as u64;
         self.events.clear();
         let patience = GROUP_EVERY.max(self.begun.elapsed() / GROUP_PART);
-        if writer.waiting() > 0 && self.grouped.elapsed() >= patience {
+        let due = writer.waiting() > 0 && self.grouped.elapsed() >= patience;
+        if due || self.asked > self.answered {
             writer.flush()?;
             writer.foot()?;
             self.safe = writer.safe();

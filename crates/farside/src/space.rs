@@ -621,6 +621,16 @@ impl Space {
         self.events.as_deref().map_or(Ok(crate::Written::default()), Events::finish)
     }
 
+    /// Has what happened so far in the event log, and says where that is: a reader finds it there, while the log goes on.
+    /// `None`, where no log is written, or it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Events`] if the file takes no more.
+    #[cfg(feature = "events")]
+    pub fn events_so_far(&self) -> Result<Option<PathBuf>, Error> {
+        self.events.as_deref().map_or(Ok(None), Events::write_so_far)
+    }
+
     /// A kernel to be launched.
     pub fn kernel(&self, name: &str) -> Launch<'_> {
         Launch::new(self, name)

@@ -17,6 +17,8 @@ mod name;
 mod notes;
 mod saved;
 mod scheme;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod watch;
 
 pub use abi::ABI_VERSION;

@@ -24,7 +24,8 @@ from farside._arguments import Lent, read, shared, write
 from farside._farside import Column, FarsideError, KernelError, LentError
 from farside._future import Future
 from farside._kernel import Kernel, get_include, kernel
-from farside._report import Report
+from farside._report import Report, report_page
+from farside._reproduce import Reproduction, reproduce
 from farside._simulate import machine_text, machines, schemes, simulate, sweep, workloads
 from farside._space import HOST, MADE, MADE_COLUMN, OwnMemory, Part, Space
 from farside._table import buffers, values
@@ -44,6 +45,7 @@ __all__ = [
     "OwnMemory",
     "Part",
     "Report",
+    "Reproduction",
     "Space",
     "buffers",
     "get_include",
@@ -51,6 +53,8 @@ __all__ = [
     "machine_text",
     "machines",
     "read",
+    "report_page",
+    "reproduce",
     "schemes",
     "shared",
     "simulate",

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from farside import _farside
+from farside import _farside, _own_scheme
 from farside._table import arrow
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ Program: TypeAlias = "str | os.PathLike[str]"
 """The name of a generated workload, or where a trace is."""
 Progress: TypeAlias = Callable[[float], object]
 """Gets the share of the work that is done, from 0 to 1."""
-
-_LINES = 1 << 18
-"""Lines between two looks at whether to stop: some tens of milliseconds."""
 
 _OF_SINGLE_PARTS = ("gpu.", "launch.", "driver.moves.")
 """What statistics begin with whose number depends on the run: no columns of a table."""
@@ -44,12 +41,13 @@ def simulate(
     `program` is the name of a generated workload (`workloads`) with `nbytes` bytes of data, by default as many as in
     the GRIT paper, or the path of a trace (`write_trace` writes one). `machine` is a preset (`machines`) with the
     values of `set` replaced: `{"gpu.count": 8}`; `machine_text` prints them all. As many runs at once as there are
-    processors, or `threads`.
+    processors, or `threads`. A scheme is a name (`schemes`), or one of your own: the path of a library, as in
+    `"./libmine.so:after=2"` (`farside new scheme`), whose runs are processes of their own.
 
     The columns are those of `farside sweep`: which run it is, its time in picoseconds of simulated time, its counters.
 
     Raises ValueError for what there is not or cannot be, OSError for a file that cannot be read, FarsideError for a run
-    that does not come to its end.
+    that does not come to its end: also of a library that crashes, does not return, or answers what makes no sense.
 
     >>> import farside
     >>> runs = farside.simulate("fir", ["on-touch", "grit"], nbytes=1 << 20)
@@ -154,6 +152,13 @@ def _is_trace(program: Program) -> bool:
     return program not in _farside.workloads() and (os.path.exists(program) or "." in program or os.sep in program)
 
 
+def _request(cell: _Cell) -> _own_scheme.Request:
+    is_trace, program = _is_trace(cell.program), os.fspath(cell.program)
+    if is_trace and cell.nbytes is not None:
+        raise ValueError(f"{program} is a trace: it has its size, and nbytes={cell.nbytes} is none of it")
+    return _own_scheme.Request(program, is_trace, cell.nbytes, cell.scheme, cell.machine, _pairs(cell.set))
+
+
 class _Programs:
     """Programs by what they are called, each made once however many runs there are."""
 
@@ -170,13 +175,7 @@ class _Programs:
 
     @staticmethod
     def _made(cell: _Cell) -> _farside.Program:
-        if not _is_trace(cell.program):
-            return _farside.Program.workload(str(cell.program), cell.nbytes)
-        if cell.nbytes is not None:
-            raise ValueError(
-                f"{os.fspath(cell.program)} is a trace: it has its size, and nbytes={cell.nbytes} is none of it"
-            )
-        return _farside.Program.trace(os.fspath(cell.program))
+        return _request(cell).made()
 
 
 class _Shares:
@@ -200,11 +199,18 @@ def _run_all(
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1")
     programs, shares, stop = _Programs(), _Shares(len(cells), progress), threading.Event()
+    children = _own_scheme.Children()
 
     def run(index: int) -> _Run:
         cell = cells[index]
+
+        def tell(share: float) -> None:
+            shares.tell(index, share)
+
         try:
-            return _Run(cell, _statistics(programs.of(cell), cell, stop, lambda share: shares.tell(index, share)))
+            if _farside.is_library(cell.scheme):
+                return _Run(cell, _own_scheme.statistics(_request(cell), children, tell))
+            return _Run(cell, _statistics(programs.of(cell), cell, stop, tell))
         except (ValueError, OSError, _farside.FarsideError) as error:
             if keep_errors:
                 shares.tell(index, 1.0)
@@ -218,6 +224,7 @@ def _run_all(
         except BaseException:
             # Also of Ctrl-C: nobody waits for the others.
             stop.set()
+            children.end()
             for future in running:
                 future.cancel()
             raise
@@ -226,7 +233,7 @@ def _run_all(
 def _statistics(program: _farside.Program, cell: _Cell, stop: threading.Event, tell: Progress) -> Mapping[str, int]:
     simulation = _farside.Simulation(program, cell.scheme, cell.machine, _pairs(cell.set))
     while not stop.is_set():
-        ended = simulation.run(_LINES)
+        ended = simulation.run(_own_scheme.LINES)
         tell(simulation.progress())
         if ended is not None:
             return dict(ended)

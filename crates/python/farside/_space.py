@@ -88,7 +88,8 @@ class Space:
     `placement`: a placement scheme by its name, or one of your own: a shared library written to `farside-scheme.h`, as
     "./libmine.so:after=2". `large_pages`: arrays of 2 MiB and more lie in large pages and move in blocks of 2 MiB, for
     data that is used in large parts. `kernel_libraries`: shared libraries written to
-    `farside-kernel.h`; their code runs in this process.
+    `farside-kernel.h`; their code runs in this process. `events`: a file for an event log of all that happens to
+    memory, of which `report` then shows a page.
 
     An array lives as long as something refers to it, also when the space is closed. A child made by fork has no
     access to it: every call there raises `FarsideError`, and to touch an array ends the child.
@@ -107,6 +108,7 @@ class Space:
         placement: str | None = None,
         large_pages: bool = False,
         kernel_libraries: Iterable[str | os.PathLike[str]] = (),
+        events: str | os.PathLike[str] | None = None,
     ) -> None:
         self._space = _farside.Space(
             cards if isinstance(cards, int) else 1,
@@ -118,6 +120,7 @@ class Space:
             large_pages,
             cards if isinstance(cards, str) else None,
             [os.fspath(library) for library in kernel_libraries],
+            None if events is None else os.fspath(events),
         )
         _open.add(self)
 
@@ -344,8 +347,11 @@ class Space:
         return self._space.why(address_and_bytes(array)[0])
 
     def report(self) -> Report:
-        """What happened so far: counters, times, the busiest arrays, what is slow and what to do about it."""
-        return Report(*self._space.report())
+        """What happened so far: counters, times, the busiest arrays, what is slow and what to do about it.
+
+        Where an event log is kept (`events`, or FARSIDE_EVENTS), a notebook shows the page of `farside report`.
+        """
+        return Report(*self._space.report(), self._space.events_so_far())
 
 
 def _check_card(card: int) -> None:

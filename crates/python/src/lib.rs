@@ -8,6 +8,7 @@ mod column;
 mod error;
 mod job;
 mod memory;
+mod page;
 mod simulation;
 mod space;
 
@@ -23,7 +24,11 @@ mod _farside {
     #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]
-    use crate::simulation::{Program, Simulation, machine_text, presets, schemes, workloads};
+    use crate::page::page;
+    #[pymodule_export]
+    use crate::simulation::{
+        Program, Simulation, check_library, is_library, machine_text, presets, schemes, workloads,
+    };
     #[pymodule_export]
     use crate::space::Space;
 }

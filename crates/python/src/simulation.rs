@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use farside_plugin::Complaints;
+use farside_plugin::simulated::{self, Made, SchemeFailure};
 use farside_sim::scheme::{self, KnownKind};
 use farside_sim::{Outcome, SimError, Spec, Stop};
 use farside_workloads::{Trace, TraceError, Workload, catalog};
@@ -50,11 +52,30 @@ impl Program {
     }
 }
 
+/// Whether this name of a scheme is a library's.
+#[pyfunction]
+pub(crate) fn is_library(scheme: &str) -> bool {
+    farside_plugin::split(scheme).is_some()
+}
+
+/// Refuses a library that cannot be a scheme on this machine, as far as that can be told without running its code.
+#[pyfunction]
+pub(crate) fn check_library(
+    scheme: &str,
+    preset: &str,
+    set: Vec<(String, String)>,
+) -> PyResult<()> {
+    let spec = machine(preset, &set)?;
+    simulated::check_outside(scheme, &spec).map_err(PyValueError::new_err)
+}
+
 /// One run of a program: in parts, so that who waits for it can be interrupted.
 #[pyclass(frozen, module = "farside")]
 pub(crate) struct Simulation {
     /// None once it has ended.
     running: Mutex<Option<farside_sim::Simulation>>,
+    /// Of a scheme from a library: what it answers that makes no sense.
+    complaints: Option<Complaints>,
 }
 
 #[pymethods]
@@ -71,12 +92,35 @@ impl Simulation {
         let spec = machine(preset, &set)?;
         let workload = &program.workload;
         let made = py.detach(|| farside_sim::Simulation::new(&spec, workload, scheme));
-        Ok(Simulation { running: Mutex::new(Some(made.map_err(refused)?)) })
+        Ok(Simulation { running: Mutex::new(Some(made.map_err(refused)?)), complaints: None })
+    }
+
+    /// The same under a scheme from a library, whose code runs in this process: one that was started for this run.
+    #[staticmethod]
+    fn of_library(
+        py: Python<'_>,
+        program: &Program,
+        scheme: &str,
+        preset: &str,
+        set: Vec<(String, String)>,
+    ) -> PyResult<Simulation> {
+        let spec = machine(preset, &set)?;
+        let workload = &program.workload;
+        py.detach(|| {
+            let (Made { placement, complaints }, spec) = simulated::resolve(scheme, &spec)?;
+            let check = cfg!(debug_assertions);
+            let made = farside_sim::Simulation::with_placement(&spec, workload, placement, check)?;
+            Ok(Simulation { running: Mutex::new(Some(made)), complaints })
+        })
+        .map_err(refused_scheme)
     }
 
     /// Goes on until so many more lines have been accessed; gives the statistics, by name, once it has ended.
     fn run(&self, py: Python<'_>, lines: u64) -> PyResult<Option<Vec<(String, u64)>>> {
         let ended = py.detach(|| self.run_on(lines)).map_err(refused)?;
+        if ended.is_some() {
+            Made::check(self.complaints.as_ref()).map_err(refused_scheme)?;
+        }
         Ok(ended.map(|outcome| {
             outcome.statistics().into_iter().map(|it| (it.name, it.value)).collect()
         }))
@@ -135,6 +179,15 @@ fn machine(preset: &str, set: &[(String, String)]) -> PyResult<Spec> {
     let pairs: Vec<_> = set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let spec = Spec::preset(preset).and_then(|spec| spec.with_overrides(&pairs));
     spec.map_err(|error| refused(error.into()))
+}
+
+/// The exception for an error of a scheme.
+fn refused_scheme(error: SchemeFailure) -> PyErr {
+    match error {
+        SchemeFailure::BuiltIn(error) => refused(error),
+        SchemeFailure::Library(error) => PyValueError::new_err(error.to_string()),
+        nonsense @ SchemeFailure::Nonsense { .. } => FarsideError::new_err(nonsense.to_string()),
+    }
 }
 
 /// The exception for an error of the simulator.

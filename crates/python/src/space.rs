@@ -1,5 +1,6 @@
 //! The space.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl Space {
     /// # Safety
     /// The code of `kernel_libraries` runs in this process, as that of any extension of Python.
     #[new]
-    #[pyo3(signature = (cards, card_memory, card_window, address_space, processing_elements, placement, large_pages, cards_at, kernel_libraries))]
+    #[pyo3(signature = (cards, card_memory, card_window, address_space, processing_elements, placement, large_pages, cards_at, kernel_libraries, events))]
     #[allow(clippy::too_many_arguments)] // keywords in Python
     fn new(
         py: Python<'_>,
@@ -49,7 +50,8 @@ impl Space {
         placement: Option<&str>,
         large_pages: bool,
         cards_at: Option<&str>,
-        kernel_libraries: Vec<std::path::PathBuf>,
+        kernel_libraries: Vec<PathBuf>,
+        events: Option<PathBuf>,
     ) -> PyResult<Space> {
         let mut builder = farside::Space::builder().cards(cards).large_pages(large_pages);
         if let Some(bytes) = card_memory {
@@ -62,6 +64,9 @@ impl Space {
         builder = builder.card_window_memories(window);
         if let Some(bytes) = address_space {
             builder = builder.address_space(bytes);
+        }
+        if let Some(path) = events {
+            builder = builder.events(path);
         }
         if let Some(elements) = processing_elements {
             builder = builder.processing_elements(elements);
@@ -319,6 +324,12 @@ impl Space {
             })?;
             Ok((report.to_string(), json))
         })
+    }
+
+    /// Has what happened so far in the event log, and gives the log's path, if there is one.
+    fn events_so_far(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
+        let space = self.open()?;
+        py.detach(|| space.events_so_far()).map_err(raised)
     }
 
     /// Waits for all kernels and closes the space. Arrays over its memory live on.

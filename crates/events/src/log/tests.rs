@@ -129,6 +129,34 @@ fn what_is_noted_is_read() {
 }
 
 #[test]
+fn what_there_is_is_in_the_file_when_it_is_asked_for_and_the_log_goes_on() {
+    let file = Scratch::new();
+    let log = begin(&file);
+    let mut journal = log.journal(Time::ZERO, 4096, Full::Drop);
+    log.write_so_far().expect("can be written");
+    assert_eq!(read(&file.0).expect("can be read").0.len(), 0);
+    for page in 0..5 {
+        journal.note(Time(page), fault(page));
+        log.write_so_far().expect("can be written");
+        assert_eq!(read(&file.0).expect("can be read").0.len() as u64, page + 1);
+    }
+    assert_eq!(log.finish().expect("can be written").events, 5);
+    let (events, cut) = read(&file.0).expect("can be read");
+    assert_eq!((events.len(), cut), (5, None));
+}
+
+#[test]
+fn who_asks_for_what_a_full_disk_did_not_take_is_told() {
+    let log = EventLog::create(Path::new("/dev/full"), &about(), || ()).expect("can be opened");
+    let mut journal = log.journal(Time::ZERO, 4096, Full::Drop);
+    journal.note(Time(1), fault(1));
+    let error = log.write_so_far().expect_err("nothing can be written there");
+    assert_eq!((error.path.as_path(), error.lost), (Path::new("/dev/full"), 1));
+    let error = log.finish().expect_err("nothing could");
+    assert!(error.why.contains("No space left"), "{error}");
+}
+
+#[test]
 fn every_kind_has_a_word_of_its_own() {
     for &kind in Kind::ALL {
         assert_eq!(Kind::of(kind.name().as_bytes()), Some(kind));

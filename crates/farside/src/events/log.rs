@@ -38,6 +38,17 @@ impl Events {
         log.journal(Time::ZERO, PAGE_SIZE as u64, Full::Drop)
     }
 
+    /// Writes what has happened so far, and gives the file. Nothing of a log that has ended.
+    ///
+    /// # Errors
+    /// [`Error::Events`] if the file takes no more.
+    pub(crate) fn write_so_far(&self) -> Result<Option<PathBuf>, Error> {
+        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = log.as_ref() else { return Ok(None) };
+        log.write_so_far()?;
+        Ok(Some(log.path().to_owned()))
+    }
+
     /// Completes the file. Gives nothing when that has been done.
     ///
     /// # Errors

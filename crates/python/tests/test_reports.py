@@ -1,0 +1,97 @@
+"""Reports of spaces, pages of event logs, and papers' experiments."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pytest
+
+import farside
+
+
+def test_a_report_shows_counters_where_no_log_is_kept(space: farside.Space) -> None:
+    x = space.copy(np.ones(1000, np.float32), name="x <y>")
+    space.run("farside.saxpy", np.float32(1), farside.read(x), farside.write(space.array(1000, np.float32)))
+    report = space.report()
+    assert report.log is None
+    shown = report._repr_html_()
+    assert shown.startswith("<pre>")
+    assert html.unescape(shown) == f"<pre>{report}</pre>"
+
+
+def test_a_report_shows_the_page_where_a_log_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    with farside.Space(cards=2, events=log) as space:
+        x = space.copy(np.ones(5000, np.float32), name="of the page")
+        report = space.report()
+        # What happened a moment ago is there.
+        assert "of the page" in farside.report_page(log)
+        space.run("farside.saxpy", np.float32(1), farside.read(x), farside.write(space.array(5000, np.float32)))
+        shown = space.report()._repr_html_()
+        assert shown.startswith("<iframe")
+        assert "farside.saxpy" in shown
+        assert shown.count('"') == 8, "the page is one attribute"
+    assert report.log == str(log)
+    # Of a space that is closed, and of two side by side.
+    assert "farside.saxpy" in farside.report_page(log)
+    assert farside.report_page(log, log).count("of the page") >= 2
+    log.unlink()
+    assert "log.parquet" in report._repr_html_()
+    assert str(report) in html.unescape(report._repr_html_())
+
+
+def test_no_page_of_what_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"none\.parquet"):
+        farside.report_page(tmp_path / "none.parquet")
+    (tmp_path / "text").write_text("a text, no log")
+    with pytest.raises(ValueError, match="Parquet"):
+        farside.report_page(tmp_path / "text")
+    with pytest.raises(farside.FarsideError, match="/nowhere"):
+        farside.Space(cards=1, events="/nowhere/log.parquet")
+
+
+def test_a_log_that_is_full_is_told_of() -> None:
+    space = farside.Space(cards=1, events="/dev/full")
+    x = space.copy(np.ones(5000, np.float32))
+    with pytest.raises(farside.FarsideError, match="No space left"):
+        space.report()
+    assert x.sum() == 5000
+    space.close()
+
+
+def test_the_tables_are_what_the_command_writes(tmp_path: Path) -> None:
+    found = farside.reproduce("tapasco", out=tmp_path)
+    wanted = pyarrow.csv.read_csv(tmp_path / "report.csv")
+    assert found.numbers.num_rows == wanted.num_rows > 20
+    for column in ("what", "unit", "source"):
+        assert found.numbers[column].to_pylist() == wanted[column].to_pylist()
+    assert np.allclose(found.numbers["ours"], wanted["ours"])
+    for ours, theirs in zip(found.numbers["deviation"].to_pylist(), wanted["deviation"].to_pylist(), strict=True):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or abs(ours - theirs) < 1e-6
+    for name in found.figures:
+        assert found.figure(name).num_rows > 0
+        assert found.plot(name).axes
+    with pytest.raises(ValueError, match="figure-99"):
+        found.figure("figure-99")
+
+
+def test_experiments_of_grit_with_a_scheme_more(tmp_path: Path) -> None:
+    found = farside.reproduce(
+        "grit", only="figure-17", schemes="first-touch", divide=256, cache=tmp_path / "cells"
+    )
+    bars = found.figure("figure-17")
+    assert {"GRIT", "first-touch"} <= set(bars["series"].to_pylist())
+    assert "figure-17" in found.figures
+
+
+def test_what_cannot_be_reproduced_is_refused() -> None:
+    with pytest.raises(ValueError, match="there are grit, tapasco"):
+        farside.reproduce("girt")
+    with pytest.raises(ValueError, match="figure-99"):
+        farside.reproduce("grit", only="figure-99")
+    with pytest.raises(farside.FarsideError, match="cargo install"):
+        farside.reproduce("grit", command="no-such-command")
