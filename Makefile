@@ -14,7 +14,7 @@ SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo demo-lend bench test qemu c python report wheel rtl rtl-long rtl-report soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu c python report wheel release release-test release-again semver rtl rtl-long rtl-report soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
@@ -25,6 +25,10 @@ help:
 	@echo "make c           only the tests of libfarside for C and C++ (docs/c.md)"
 	@echo "make report      only the tests of report pages, in headless Chromium (docs/report.md)"
 	@echo "make wheel       the wheel of the Python package, in target/wheels"
+	@echo "make release     all files of a release, in target/release-files (docs/releasing.md)"
+	@echo "make release-test  installs each of them in a clean Debian 12 and runs it (root)"
+	@echo "make release-again  builds them again elsewhere, and compares"
+	@echo "make semver      what changed for programs since the last release, or BASELINE=commit"
 	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
 	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
 	@echo "make rtl-report  what readers get through the VHDL, and the thesis (docs/reproduction.md)"
@@ -72,6 +76,18 @@ python: setup
 
 wheel: setup
 	@scripts/python/wheel.sh
+
+release: setup
+	@scripts/release/build.sh
+
+release-test: setup
+	@scripts/release/test.sh
+
+release-again: setup
+	@scripts/release/again.sh
+
+semver: setup
+	@scripts/release/semver.sh $(BASELINE)
 
 rtl: setup
 	@scripts/rtl/test.sh

@@ -6,7 +6,7 @@
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
 # Lending in network namespaces and the VHDL run beside them, which leave a processor alone for much of their time; the units for
-# systemd, the Ray cluster, the library for C, the Python package, the pages of reports and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
+# systemd, the Ray cluster, the library for C, the Python package, the pages of reports, what a release needs and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
 # be had the summary says NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
@@ -57,6 +57,8 @@ readonly PYTHON_LIMIT_S=1800
 readonly C_LIMIT_S=600
 # A quarter of a minute, once Chromium and Playwright are there.
 readonly REPORT_LIMIT_S=1800
+# Half a minute, once cargo-deny is there.
+readonly RELEASE_LIMIT_S=600
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600
 # The exit code of a step that could not be run.
@@ -191,14 +193,14 @@ CARGO=$(command -v cargo)
 export CARGO BUDGETS scratch
 export -f build_tests run_tests run_program all_have_budgets
 
-# test_script NAME LIMIT: scripts/NAME/test.sh, and why it could not be run, if it could not.
+# test_script NAME LIMIT [SCRIPT]: scripts/NAME/test.sh or that one, and why it could not be run, if it could not.
 test_script() {
-    local name=$1 limit=$2 start=$SECONDS code before used
+    local name=$1 limit=$2 script=${3:-test.sh} start=$SECONDS code before used
     processor_time
     before=$used
     echo "== test $name: at most $limit s"
     # shellcheck disable=SC2016 # for the inner shell
-    bounded "$limit" bash -o pipefail -c '"scripts/$1/test.sh" 2>&1 | tee "$0"' "$scratch/$name.log" "$name"
+    bounded "$limit" bash -o pipefail -c '"scripts/$1/$2" 2>&1 | tee "$0"' "$scratch/$name.log" "$name" "$script"
     code=$?
     processor_time
     note_script "$name" "$code" $((SECONDS - start)) $((used - before))
@@ -288,6 +290,7 @@ test_script ray "$RAY_LIMIT_S"
 test_script c "$C_LIMIT_S"
 test_script python "$PYTHON_LIMIT_S"
 test_script report "$REPORT_LIMIT_S"
+test_script release "$RELEASE_LIMIT_S" check.sh
 test_script qemu "$QEMU_LIMIT_S"
 
 echo

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # install.sh PREFIX [FOLDER]: libfarside for C and C++ into PREFIX/lib and PREFIX/include, with files for pkg-config and CMake.
 #
-# FOLDER has libfarside_c.so and libfarside_c.a already; without it they are built, optimised.
+# FOLDER has libfarside_c.so and libfarside_c.a already; without it they are built, optimised. DESTDIR goes before PREFIX where files
+# are put, and into none of them; LIBDIR is where libraries go below PREFIX (lib).
 set -euo pipefail
-prefix=${1:?where to install: scripts/c/install.sh PREFIX}
-mkdir -p "$prefix"
-prefix=$(realpath "$prefix")
+prefix=$(realpath -m "${1:?where to install: scripts/c/install.sh PREFIX}")
+libdir=${LIBDIR:-lib}
+readonly root=${DESTDIR:-}$prefix
 built=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/../.."
 
@@ -21,22 +22,24 @@ if [ -z "$built" ]; then
     built=$(realpath "${CARGO_TARGET_DIR:-target}/release")
 fi
 
-install -d "$prefix"/{include,lib/pkgconfig,lib/cmake/Farside}
-install -m 644 include/farside{.h,.hpp,-kernel.h} "$prefix/include"
-install -m 755 "$built/libfarside_c.so" "$prefix/lib/libfarside.so.$abi"
-ln -sf "libfarside.so.$abi" "$prefix/lib/libfarside.so"
-install -m 644 "$built/libfarside_c.a" "$prefix/lib/libfarside.a"
+readonly lib=$root/$libdir
+install -d "$root/include" "$lib"/{pkgconfig,cmake/Farside}
+install -m 644 include/farside{.h,.hpp,-kernel.h,-scheme.h} "$root/include"
+install -m 755 "$built/libfarside_c.so" "$lib/libfarside.so.$abi"
+ln -sf "libfarside.so.$abi" "$lib/libfarside.so"
+install -m 644 "$built/libfarside_c.a" "$lib/libfarside.a"
 
 # fill TEMPLATE FILE
 fill() {
     local libs list minor=${version#*.}
     libs=$(printf -- '-l%s ' "${STATIC_LIBS[@]}")
     list=$(printf '%s;' "${STATIC_LIBS[@]}")
-    sed -e "s|@prefix@|$prefix|" -e "s|@version@|$version|" -e "s|@url@|$url|" -e "s|@abi@|$abi|" \
+    sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@up@|$(sed 's|[^/]*|..|g' <<<"$libdir")|" \
+        -e "s|@version@|$version|" -e "s|@url@|$url|" -e "s|@abi@|$abi|" \
         -e "s|@major@|${version%%.*}|" -e "s|@minor@|${minor%%.*}|" \
         -e "s|@static_libs@|${libs% }|" -e "s|@static_list@|${list%;}|" "packaging/c/$1.in" >"$2"
 }
-fill farside.pc "$prefix/lib/pkgconfig/farside.pc"
-fill FarsideConfig.cmake "$prefix/lib/cmake/Farside/FarsideConfig.cmake"
-fill FarsideConfigVersion.cmake "$prefix/lib/cmake/Farside/FarsideConfigVersion.cmake"
-echo "libfarside $version is in $prefix; PKG_CONFIG_PATH=$prefix/lib/pkgconfig finds it"
+fill farside.pc "$lib/pkgconfig/farside.pc"
+fill FarsideConfig.cmake "$lib/cmake/Farside/FarsideConfig.cmake"
+fill FarsideConfigVersion.cmake "$lib/cmake/Farside/FarsideConfigVersion.cmake"
+echo "libfarside $version is in $root; PKG_CONFIG_PATH=$lib/pkgconfig finds it"

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# check.sh: what can be said of a release without building one: that the crates can be packaged, that all licences are known
+# ones, that one version is everywhere, and that the Debian packages say what they must. Seconds; `make test` runs it.
+# Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because what it needs cannot be had here.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly NOT_RUN=77
+say() { echo "release: $*" >&2; }
+not_run() {
+    say "NOT RUN: $*"
+    exit "$NOT_RUN"
+}
+scratch=$(mktemp -d)
+readonly scratch
+trap 'rm -rf "$scratch"' EXIT
+# shellcheck source=common.sh
+source scripts/release/common.sh
+need_tools check
+
+failed=0
+# check NAME COMMAND...
+check() {
+    local name=$1 code=0
+    shift
+    "$@" >"$scratch/said" 2>&1 || code=$?
+    case $code in
+        0) echo "ok      $name" ;;
+        "$NOT_RUN") not_run "$name: $(tail -n 1 "$scratch/said")" ;;
+        *)
+            echo "FAILED  $name"
+            cat "$scratch/said"
+            failed=1
+            ;;
+    esac
+}
+# fails COMMAND...: a control.
+fails() { ! "$@"; }
+
+licences() { "$TOOLS/check/bin/cargo-deny" --all-features --config "$1" --locked check licenses; }
+# A licence less than there are.
+licences_without_isc() {
+    sed '/"ISC",/d' deny.toml >"$scratch/deny.toml"
+    licences "$scratch/deny.toml"
+}
+
+# Each crate of ours is asked for with the version that it has.
+one_version() {
+    ! grep '^farside[a-z-]* = ' Cargo.toml | grep -v "version = \"=$VERSION\"" &&
+        grep -q "^## \[\(Unreleased\|$VERSION\)\]" CHANGELOG.md
+}
+
+# What cargo knows as a library and nobody depends on is published or says that it is not.
+all_of_ours_are_published() {
+    local name
+    publishable >"$scratch/publishable"
+    cargo tree --locked -p farside-cli -p farside --edges normal --prefix none --all-features | sed -n 's/^\(farside[a-z-]*\) .*/\1/p' | sort -u |
+        comm -13 "$scratch/publishable" - >"$scratch/missing"
+    [ ! -s "$scratch/missing" ] || {
+        cat "$scratch/missing"
+        return 1
+    }
+}
+
+# The library's package is called as its soname says.
+library_is_called_so() {
+    grep -qx "Package: libfarside$(sed -n 's/^#define FARSIDE_ABI //p' include/farside.h)" packaging/debian/control
+}
+
+# Each file that a package is to have is made by a script, and each unit has a place.
+control_is_sound() {
+    local package
+    for package in $(sed -n 's/^Package: //p' "$1"); do
+        [ -s "packaging/debian/$package.install" ] || return
+        sed -n "/^Package: $package\$/,/^\$/p" "$1" >"$scratch/paragraph"
+        for field in Architecture Depends Description; do
+            grep -q "^$field: ." "$scratch/paragraph" || {
+                echo "$package has no $field"
+                return 1
+            }
+        done
+    done
+}
+control_without_description() {
+    sed '/^Description:/d' packaging/debian/control >"$scratch/control"
+    control_is_sound "$scratch/control"
+}
+
+check "licences of all dependencies" licences deny.toml
+check "control: a licence that is not allowed" fails licences_without_isc
+check "one version" one_version
+check "what the command needs is published" all_of_ours_are_published
+check "the library's package and its soname" library_is_called_so
+check "Debian's control file" control_is_sound packaging/debian/control
+check "control: a package that says nothing of itself" fails control_without_description
+check "crates can be packaged" scripts/release/crates.sh "$scratch/crates" --no-verify
+exit "$failed"
