@@ -119,7 +119,7 @@ def main() -> None:
     described, manifest = add_image(layout, given.roots, given.version, date)
     described["annotations"] = {
         "org.opencontainers.image.ref.name": given.version,
-        "io.containerd.image.name": f"docker.io/library/{given.name}:{given.version}",
+        "io.containerd.image.name": f"localhost/{given.name}:{given.version}",
     }
     index = {
         "schemaVersion": 2,

@@ -121,6 +121,7 @@ def statistics(request: Request, children: Children, tell: Callable[[float], obj
     if "statistics" in answer:
         # What a library prints is for who wrote it.
         sys.stderr.write(said)
+        tell(1.0)
         found: Mapping[str, int] = answer["statistics"]
         return found
     if "error" in answer:

@@ -16,7 +16,7 @@ _PAGE_HEIGHT = 900
 class Report:
     """What happened in a space so far: `print` it, or end a notebook's cell with it."""
 
-    def __init__(self, text: str, data: str, log: str | None = None) -> None:
+    def __init__(self, text: str, data: str, log: os.PathLike[str] | None = None) -> None:
         self._text = text
         self.data: dict[str, Any] = json.loads(data)
         """The same as numbers, as `farside … --json` writes them."""

@@ -46,10 +46,10 @@ def test_a_template_is_simulated_as_by_the_command(tmp_path: Path) -> None:
     subprocess.run([command, "new", "scheme", "mine", "--at", tmp_path], check=True, capture_output=True)
     subprocess.run(["make", "-s", "-C", tmp_path / "mine"], check=True)
     scheme = str(tmp_path / "mine" / "libmine.so")
-    arguments = ["--workload", "st", "--bytes", "1MB", "--scheme", f"on-touch,{scheme}", "--json", "--quiet"]
+    arguments = ["--workload", "st", "--bytes", str(SMALL), "--scheme", f"on-touch,{scheme}", "--json", "--quiet"]
     told = subprocess.run([command, "sim", *arguments], check=True, capture_output=True, text=True)
     shares: list[float] = []
-    runs = farside.simulate("st", ["on-touch", scheme], nbytes=1_000_000, progress=shares.append)
+    runs = farside.simulate("st", ["on-touch", scheme], nbytes=SMALL, progress=shares.append)
     assert runs["scheme"].to_pylist() == ["on-touch", scheme]
     assert shares[-1] == 1.0
     for picoseconds in runs["time"].to_pylist():
