@@ -71,6 +71,18 @@ cmake -S examples/c -B "$scratch/cmake" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch
     exit 1
 }
 for name in saxpy list list_static; do run "$scratch/cmake/$name"; done
+# As a package has it: put elsewhere first, and in the distribution's folder of libraries.
+DESTDIR=$scratch/root LIBDIR=lib/$(cc -print-multiarch) scripts/c/install.sh /usr "$FARSIDE_C_LIBRARY" >"$scratch/said"
+if grep -rI "$scratch" "$scratch/root"; then
+    echo "c: what was installed names where it was put first" >&2
+    exit 1
+fi
+cmake -S examples/c -B "$scratch/packaged" -DCMAKE_PREFIX_PATH="$scratch/root/usr" >"$scratch/said" &&
+    cmake --build "$scratch/packaged" --target saxpy list_static >>"$scratch/said" || {
+    cat "$scratch/said"
+    exit 1
+}
+for name in saxpy list_static; do run "$scratch/packaged/$name"; done
 # Another version is not taken for this one.
 if cmake -S examples/c -B "$scratch/other" -DCMAKE_PREFIX_PATH="$prefix" -DFARSIDE_VERSION=0.2 >"$scratch/said" 2>&1; then
     echo "c: CMake has taken this version for 0.2" >&2
