@@ -78,7 +78,7 @@ wheel: setup
 	@scripts/python/wheel.sh
 
 release: setup
-	@scripts/release/build.sh
+	@scripts/release/build.sh $(ARGS)
 
 release-test: setup
 	@scripts/release/test.sh

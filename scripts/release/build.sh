@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# build.sh: all files of a release, in target/release-files: wheel, Debian packages, OCI image, crates, what is in them, whose
+# build.sh [--anyway]: all files of a release, in target/release-files: wheel, Debian packages, OCI image, crates, what is in them, whose
 # licences they have, and checksums. Of the same commit and tools it makes the same bytes (scripts/release/again.sh looks).
 #
-# It refuses a tree with changes that are not committed; FARSIDE_RELEASE_ANYWAY=1 is for trying.
+# It refuses a tree with changes that are not committed; --anyway is for trying.
 # Exit codes: 0 all are there, 1 something failed, 77 what is needed for one of them cannot be had here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,7 @@ not_run() {
 # shellcheck source=common.sh
 source scripts/release/common.sh
 
-if [ -n "$(git status --porcelain)" ] && [ "${FARSIDE_RELEASE_ANYWAY:-}" != 1 ]; then
+if [ -n "$(git status --porcelain)" ] && [ "${1:-}" != --anyway ]; then
     say "there are changes that are not committed: a release is of a commit (git status)"
     exit 1
 fi

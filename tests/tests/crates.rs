@@ -54,18 +54,29 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
-    ("farside-plugin", &["farside-types", "farside-svm", "farside-linux"], &[]),
     ("farside-workloads", &["farside-types"], &[]),
     ("farside-events", &["farside-types", "farside-svm"], &[]),
     ("farside-report", &["farside-types", "farside-events"], &[]),
     ("farside-sim", &["farside-types", "farside-svm", "farside-card", "farside-workloads"], &[]),
+    ("farside-plugin", &["farside-types", "farside-svm", "farside-linux"], &["farside-sim"]),
     (
         "farside",
         &["farside-types", "farside-svm", "farside-softcard", "farside-live", "farside-plugin"],
         &["farside-workloads", "farside-events"],
     ),
     ("farside-c", &["farside"], &[]),
-    ("farside-python", &["farside", "farside-sim", "farside-workloads"], &[]),
+    (
+        "farside-python",
+        &[
+            "farside",
+            "farside-events",
+            "farside-plugin",
+            "farside-report",
+            "farside-sim",
+            "farside-workloads",
+        ],
+        &[],
+    ),
     (
         "farside-cli",
         &[
