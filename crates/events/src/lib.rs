@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod buffer;
 mod error;
 mod event;
 mod log;

@@ -1,7 +1,7 @@
 //! A log that is being written: a bounded buffer, and a thread that empties it into the file.
 //!
 //! Events come from whoever holds the driver's lock, one at a time. The buffer's own lock is held for a copy of one event,
-//! or for an exchange of two buffers; never while anything is encoded, written or allocated.
+//! or for an exchange of two chunks; never while anything is encoded, written or allocated.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -14,14 +14,11 @@ use farside_svm::{Journal, Note};
 use farside_types::Time;
 use parquet::errors::ParquetError;
 
+use crate::buffer::{Buffer, CHUNK, chunk};
 use crate::note::Scale;
 use crate::write::dropped;
 use crate::{About, Event, LogWriter, Names, WriteError};
 
-/// Events that the buffer has room for.
-pub(crate) const ROOM: usize = 1 << 16;
-/// Events that who can wait hands over together.
-const AT_ONCE: usize = 1 << 9;
 /// How often the thread looks for events where they are few.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long events wait for their row group, at least.
@@ -73,19 +70,6 @@ struct Shared {
     emptied: Condvar,
 }
 
-#[derive(Debug)]
-struct Buffer {
-    events: Vec<Event>,
-    dropped: u64,
-    dropped_in_all: u64,
-    /// How often somebody has asked for what there is to be in the file, and how many of these have it.
-    asked: u64,
-    answered: u64,
-    closed: bool,
-    /// Why the file takes no more, if so.
-    failed: Option<String>,
-}
-
 impl EventLog {
     /// Begins a log. Its thread calls `begin` first: a program has it block signals, whose handlers might touch what
     /// the log is about.
@@ -113,7 +97,7 @@ impl EventLog {
         let (shared, scale) = (Arc::clone(&self.shared), Scale { start, page_bytes });
         match full {
             Full::Drop => Box::new(Keeper { shared, scale }),
-            Full::Wait => Box::new(Collector { shared, scale, events: Vec::new() }),
+            Full::Wait => Box::new(Collector { shared, scale, events: chunk() }),
         }
     }
 
@@ -124,7 +108,7 @@ impl EventLog {
 
     /// Events that have found no room so far.
     pub fn left_out(&self) -> u64 {
-        self.shared.lock().dropped_in_all
+        self.shared.lock().left_out()
     }
 
     /// Writes what there is, so that a reader finds it, and goes on.
@@ -137,20 +121,19 @@ impl EventLog {
             return Ok(());
         }
         let mut buffer = self.shared.lock();
-        buffer.asked += 1;
-        let mine = buffer.asked;
+        let mine = buffer.ask();
         self.shared.filled.notify_one();
         // A thread that panicked answers nobody.
         let runs = || self.writer.as_ref().is_some_and(|it| !it.is_finished());
-        while buffer.answered < mine && buffer.failed.is_none() && runs() {
+        while !buffer.is_answered(mine) && buffer.failed().is_none() && runs() {
             let waited = self.shared.emptied.wait_timeout(buffer, LOOK);
             buffer = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        if buffer.answered >= mine {
+        if buffer.is_answered(mine) {
             return Ok(());
         }
-        let why = buffer.failed.clone().unwrap_or_else(|| PANICKED.to_owned());
-        Err(WriteError { path: self.path.clone(), why, lost: buffer.dropped_in_all })
+        let why = buffer.failed().unwrap_or(PANICKED).to_owned();
+        Err(WriteError { path: self.path.clone(), why, lost: buffer.left_out() })
     }
 
     /// Writes what there is, and ends the file. What is noted later is left out.
@@ -165,7 +148,7 @@ impl EventLog {
         let Some(writer) = self.writer.take().filter(|_| self.process == std::process::id()) else {
             return Ok(Written::default());
         };
-        self.shared.lock().closed = true;
+        self.shared.lock().close();
         self.shared.filled.notify_one();
         writer.join().unwrap_or_else(|_| {
             let why = PANICKED.to_owned();
@@ -199,20 +182,14 @@ struct Collector {
 impl Journal for Keeper {
     fn note(&mut self, at: Time, note: Note<'_>) {
         let mut buffer = self.shared.lock();
-        if buffer.events.len() >= ROOM || buffer.failed.is_some() || buffer.closed {
+        if !buffer.takes_one() {
             buffer.leave_out();
             return;
         }
         let event = self.scale.event(at, note, |name| self.shared.names().number(name));
-        if buffer.dropped > 0 {
-            // It takes the place of this event, which is one of those that are missing.
-            let missing = std::mem::take(&mut buffer.dropped) + 1;
-            buffer.dropped_in_all += 1;
-            buffer.events.push(dropped(event.at, missing));
-            return;
-        }
-        buffer.events.push(event);
-        if buffer.events.len() == ROOM / 2 {
+        // What is missing takes the place of this event, which is then one of those.
+        let event = buffer.missing_with(1).map_or(event, |missing| dropped(event.at, missing));
+        if buffer.put(event) {
             self.shared.filled.notify_one();
         }
     }
@@ -222,7 +199,7 @@ impl Journal for Collector {
     fn note(&mut self, at: Time, note: Note<'_>) {
         let event = self.scale.event(at, note, |name| self.shared.names().number(name));
         self.events.push(event);
-        if self.events.len() == AT_ONCE {
+        if self.events.len() == CHUNK {
             self.hand_over();
         }
     }
@@ -230,45 +207,23 @@ impl Journal for Collector {
 
 impl Collector {
     fn hand_over(&mut self) {
-        let mut buffer = self.shared.room(self.events.len());
-        if buffer.failed.is_some() || buffer.closed {
-            buffer.dropped_in_all += self.events.len() as u64;
-            self.events.clear();
-            return;
-        }
-        buffer.events.append(&mut self.events);
-        if buffer.events.len() >= ROOM / 2 {
-            self.shared.filled.notify_one();
-        }
+        self.shared.room().put_chunk(&mut self.events);
+        self.shared.filled.notify_one();
     }
 }
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        self.hand_over();
-    }
-}
-
-impl Buffer {
-    fn leave_out(&mut self) {
-        self.dropped += 1;
-        self.dropped_in_all += 1;
+        if !self.events.is_empty() {
+            self.hand_over();
+        }
     }
 }
 
 impl Shared {
     fn new() -> Shared {
-        let buffer = Buffer {
-            events: Vec::with_capacity(ROOM),
-            dropped: 0,
-            dropped_in_all: 0,
-            asked: 0,
-            answered: 0,
-            closed: false,
-            failed: None,
-        };
         Shared {
-            buffer: Mutex::new(buffer),
+            buffer: Mutex::new(Buffer::new()),
             names: Mutex::new(Names::default()),
             filled: Condvar::new(),
             emptied: Condvar::new(),
@@ -283,10 +238,9 @@ impl Shared {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the buffer has room for so many.
-    fn room(&self, events: usize) -> MutexGuard<'_, Buffer> {
-        let waits =
-            |buffer: &mut Buffer| buffer.events.len() + events > ROOM && buffer.failed.is_none();
+    /// Waits until the buffer has room for a chunk, or takes no more.
+    fn room(&self) -> MutexGuard<'_, Buffer> {
+        let waits = |buffer: &mut Buffer| !buffer.takes_chunk();
         self.emptied.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,7 +267,7 @@ impl Shared {
         match written.map(|file| file.into_inner()) {
             Ok(Ok(file)) => Ok(Written {
                 events: taken.written + last.len() as u64,
-                dropped: self.lock().dropped_in_all,
+                dropped: self.lock().left_out(),
                 bytes: file.metadata().map_or(0, |it| it.len()),
             }),
             Ok(Err(error)) => Err(self.fail(path, &error.into_error().into(), &taken)),
@@ -321,50 +275,38 @@ impl Shared {
         }
     }
 
-    /// Waits for events and exchanges the buffers; whether more may come.
+    /// Waits for events and exchanges a chunk of them for the empty one that is there; whether more may come.
     fn take(&self, taken: &mut Taken) -> bool {
-        let waits = |buffer: &mut Buffer| {
-            buffer.events.len() < ROOM / 2 && !buffer.closed && buffer.asked == buffer.answered
-        };
+        let waits = |buffer: &mut Buffer| buffer.is_filling();
         let waited = self.filled.wait_timeout_while(self.lock(), LOOK, waits);
         let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        std::mem::swap(&mut buffer.events, &mut taken.events);
-        let closed = buffer.closed;
-        (taken.asked, taken.answered) = (buffer.asked, buffer.answered);
+        taken.asked = buffer.exchange(&mut taken.events);
+        let more = !buffer.is_done();
         drop(buffer);
         self.emptied.notify_all();
         taken.names.follow(&self.names());
-        !closed
+        more
     }
 
-    /// So many have asked, and what they asked for is in the file.
-    fn answer(&self, asked: u64) {
-        let mut buffer = self.lock();
-        if buffer.answered != asked {
-            buffer.answered = asked;
-            drop(buffer);
+    /// What was asked for is in the file, if it was.
+    fn answer(&self, asked: Option<u64>) {
+        if let Some(asked) = asked {
+            self.lock().answer(asked);
             self.emptied.notify_all();
         }
     }
 
     /// What is to be said of events that were left out at the very end.
     fn last_words(&self) -> Vec<Event> {
-        let mut buffer = self.lock();
-        match std::mem::take(&mut buffer.dropped) {
-            0 => Vec::new(),
-            missing => vec![dropped(0, missing)],
-        }
+        let missing = self.lock().missing_with(0);
+        missing.map(|missing| dropped(0, missing)).into_iter().collect()
     }
 
     /// Nobody is to wait for this log any more, and no event comes into it.
     fn fail(&self, path: &Path, error: &ParquetError, taken: &Taken) -> WriteError {
-        let mut buffer = self.lock();
-        buffer.failed = Some(error.to_string());
-        let waiting = (buffer.events.len() + taken.events.len()) as u64;
         // What was written behind the last footer is not found by a reader.
-        buffer.dropped_in_all += waiting + taken.written - taken.safe;
-        let lost = buffer.dropped_in_all;
-        drop(buffer);
+        let others = taken.events.len() as u64 + taken.written - taken.safe;
+        let lost = self.lock().fail(error.to_string(), others);
         self.emptied.notify_all();
         WriteError { path: path.to_owned(), why: error.to_string(), lost }
     }
@@ -374,9 +316,8 @@ impl Shared {
 struct Taken {
     events: Vec<Event>,
     names: Names,
-    /// As in the buffer, when it was taken.
-    asked: u64,
-    answered: u64,
+    /// Who asked for what there is has all of it with this chunk.
+    asked: Option<u64>,
     written: u64,
     /// Of these, those that a reader finds whatever happens.
     safe: u64,
@@ -388,12 +329,10 @@ struct Taken {
 impl Taken {
     fn new() -> Taken {
         let now = Instant::now();
-        let events = Vec::with_capacity(ROOM);
         Taken {
-            events,
+            events: chunk(),
             names: Names::default(),
-            asked: 0,
-            answered: 0,
+            asked: None,
             written: 0,
             safe: 0,
             begun: now,
@@ -408,7 +347,7 @@ impl Taken {
         self.events.clear();
         let patience = GROUP_EVERY.max(self.begun.elapsed() / GROUP_PART);
         let due = writer.waiting() > 0 && self.grouped.elapsed() >= patience;
-        if due || self.asked > self.answered {
+        if due || self.asked.is_some() {
             writer.flush()?;
             writer.foot()?;
             self.safe = writer.safe();

@@ -19,7 +19,7 @@ use crate::schema::{self, NONE};
 use crate::{About, Event, Kind, Name, Names};
 
 /// Rows of a group, at most.
-pub(crate) const GROUP_ROWS: usize = 1 << 17;
+pub(crate) const GROUP_ROWS: usize = 1 << 14;
 /// Bytes of groups that come for each byte of a footer on the way.
 const BYTES_FOR_FOOTER: u64 = 4;
 /// Bytes that a footer has for each group, about.

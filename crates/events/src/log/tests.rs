@@ -8,6 +8,7 @@ use farside_types::{Access, AgentId, AgentSet, CardId, JobId, MemoryId, MemorySe
 use farside_types::{PageNo, PageRange, Reason, VirtAddr};
 
 use super::*;
+use crate::buffer::ROOM;
 use crate::{Cut, Kind, Memory, ReadError, Reader};
 
 /// A file of a test's own, gone with it.
@@ -146,6 +147,20 @@ fn what_there_is_is_in_the_file_when_it_is_asked_for_and_the_log_goes_on() {
 }
 
 #[test]
+fn all_that_was_there_is_in_the_file_when_it_is_asked_for() {
+    let file = Scratch::new();
+    let log = begin(&file);
+    let mut journal = log.journal(Time::ZERO, 4096, Full::Drop);
+    for round in 1..=20 {
+        // More than two chunks, so that some wait.
+        (0..10_000).for_each(|page| journal.note(Time(page), fault(page)));
+        log.write_so_far().expect("can be written");
+        let found = Reader::open(&file.0).expect("can be read").events();
+        assert_eq!(found + log.left_out(), round * 10_000);
+    }
+}
+
+#[test]
 fn who_asks_for_what_a_full_disk_did_not_take_is_told() {
     let log = EventLog::create(Path::new("/dev/full"), &about(), || ()).expect("can be opened");
     let mut journal = log.journal(Time::ZERO, 4096, Full::Drop);
@@ -174,17 +189,24 @@ fn what_finds_no_room_is_counted_and_said_where_it_was() {
     for page in 0..ROOM as u64 + more {
         keeper.note(Time(page), fault(page));
     }
-    assert_eq!(shared.lock().events.len(), ROOM);
-    assert_eq!(shared.lock().dropped_in_all, more);
+    assert_eq!(shared.lock().len(), ROOM);
+    assert_eq!(shared.lock().left_out(), more);
     // Room again: what is missing is said first, in the place of the event that had found it out.
-    shared.lock().events.clear();
+    let (mut taken, mut pages) = (Taken::new(), Vec::new());
+    while shared.lock().len() > 0 {
+        taken.events.clear();
+        shared.take(&mut taken);
+        pages.extend(taken.events.iter().map(|event| event.address / 4096));
+    }
+    assert!(pages.iter().copied().eq(0..ROOM as u64), "in the order in which they came");
     keeper.note(Time(99), fault(1));
     keeper.note(Time(100), fault(2));
-    let buffer = shared.lock();
-    let [missing, fault] = buffer.events[..] else { panic!("{:?}", buffer.events) };
+    taken.events.clear();
+    shared.take(&mut taken);
+    let [missing, fault] = taken.events[..] else { panic!("{:?}", taken.events) };
     assert_eq!((missing.kind, missing.at, missing.number), (Kind::Dropped, 99, more + 1));
     assert_eq!((fault.kind, fault.address), (Kind::FaultWrite, 2 * 4096));
-    assert_eq!(buffer.dropped_in_all, more + 1);
+    assert_eq!(shared.lock().left_out(), more + 1);
 }
 
 #[test]
