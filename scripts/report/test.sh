@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [SCREENSHOTS]: pages of `farside report` in headless Chromium: that they open without an error in the console,
 # draw within two seconds, tell what is under the mouse, and zoom, two runs together. Screenshots go to that folder, or
-# target/report/screenshots.
+# target/report/screenshots. Then its traces for Perfetto, read by the messages of Perfetto's own package.
 #
 # Chromium is the distribution's package, Playwright drives it (a virtual environment in target/report, made once).
 # Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because what the tests need cannot be had here.
@@ -50,3 +50,10 @@ log grit
 look() { timeout "$LIMIT_S" "$VENV/bin/python" scripts/report/look.py "$1" "$(command -v chromium)" "$2" "$3"; }
 look "$scratch/one.html" "$SCREENSHOTS/one" 1
 look "$scratch/two.html" "$SCREENSHOTS/two" 2
+
+trace() { "$bin" report "${@:2}" --json --perfetto "$scratch/$1.pftrace" >"$scratch/$1.json"; }
+trace live "$scratch/demo.parquet"
+trace simulated "$scratch/on-touch.parquet" "$scratch/grit.parquet"
+for of in live simulated; do
+    "$VENV/bin/python" scripts/report/check_trace.py "$scratch/$of.pftrace" "$scratch/$of.json"
+done

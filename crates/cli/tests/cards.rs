@@ -220,6 +220,28 @@ fn cards_and_their_users_are_listed() {
     assert_eq!(users[0]["user"]["pid"], std::process::id());
     assert_eq!(users[0]["user"]["counters"]["jobs_started"], 1);
 
+    // Watched, it says so again and again, until nobody reads it.
+    let mut watch = command(&["cards", "--watch=0.05", "--json", &place]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let mut jobs = || {
+        let line = lines.next().expect("it goes on").expect("can be read");
+        let seen: Value = serde_json::from_str(&line).expect("one JSON object in a line");
+        let user = &seen["cards"][0]["status"]["functions"][0]["user"];
+        user["counters"]["jobs_started"].as_u64().unwrap_or_else(|| panic!("{line}"))
+    };
+    assert_eq!(jobs(), 1);
+    let card = space.card(0).unwrap();
+    space.kernel("farside.increment").on(card).call(Write(&mut words)).unwrap();
+    let late = Instant::now() + LIMIT;
+    while jobs() != 2 {
+        assert!(Instant::now() < late, "the second job is not seen");
+    }
+    drop(lines);
+    assert!(watch.wait().expect("it ends").success(), "whoever stops reading has seen enough");
+    let watched = farside(&["cards", "--watch=nothing", &place]);
+    assert_eq!(watched.status.code(), Some(2), "{}", text(&watched.stderr));
+
     // Found where cards are by default, and in the folder above; the table has the same.
     let mut by_default = command(&["cards", "--kernels"]);
     let by_default = by_default.env("XDG_RUNTIME_DIR", &folder.0).output().unwrap();

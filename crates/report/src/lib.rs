@@ -14,6 +14,7 @@ mod kernels;
 mod objects;
 mod page;
 mod page_state;
+mod perfetto;
 mod rules;
 mod series;
 mod story;
@@ -21,6 +22,7 @@ mod text;
 
 pub use facts::*;
 pub use page::page;
+pub use perfetto::{INSTANTS_MOST, TraceError, Traced, perfetto};
 pub use rules::{Remedy, Rule};
 pub use text::text;
 
@@ -34,17 +36,17 @@ pub const BINS: usize = 240;
 /// # Errors
 /// [`ReadError`] says where the log cannot be.
 pub fn facts(reader: &Reader) -> Result<Facts, ReadError> {
-    let end = match reader.end() {
-        Some(end) => end,
-        None => end_of(reader)?,
-    };
-    let mut gather = gather::Gather::new(reader.about(), end);
+    let mut gather = gather::Gather::new(reader.about(), end(reader)?);
     reader.for_each(|batch| gather.take(batch.events, batch.names))?;
     Ok(gather.finish(reader))
 }
 
-/// When the last event was, of a file that does not say so.
-fn end_of(reader: &Reader) -> Result<u64, ReadError> {
+/// When the last event was.
+fn end(reader: &Reader) -> Result<u64, ReadError> {
+    if let Some(end) = reader.end() {
+        return Ok(end);
+    }
+    // The file does not say.
     let mut end = 0;
     reader.for_each(|batch| end = batch.events.iter().fold(end, |end, it| end.max(it.at)))?;
     Ok(end)

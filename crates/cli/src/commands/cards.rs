@@ -1,6 +1,8 @@
 //! `farside cards`: which cards are served, and who uses them.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use farside::OwnMemory;
@@ -8,7 +10,8 @@ use farside_softcard::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, read_st
 use serde::Serialize;
 
 use super::Failure;
-use super::output::{print, print_json};
+use super::output::{print, print_json, print_on};
+use super::rates::{Rate, Rates};
 use super::size::size;
 use super::text::{self, paragraph, row};
 
@@ -27,7 +30,13 @@ pub(crate) struct Cards {
     #[arg(long, short)]
     kernels: bool,
 
-    /// Print one JSON object, with every counter of every function in use, instead of a table
+    /// Look again and again, every second or so many, and say what each function did in a second
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = interval)]
+    watch: Option<Duration>,
+
+    /// Print one JSON object, with every counter of every function in use, instead of a table; with
+    /// --watch one in a line for each look
     #[arg(long)]
     json: bool,
 }
@@ -36,7 +45,8 @@ const EXAMPLES: &str = "\
 Examples:
   farside cards
   farside cards /tmp/card0 /tmp/card1
-  watch -n1 farside cards
+  farside cards --watch
+  farside cards --watch=0.2 --json | jq -c '.cards[].status.functions[].user.counters'
   farside cards --json | jq '.cards[].status.functions[].user.counters'";
 
 /// A card, or why it does not answer.
@@ -48,27 +58,80 @@ struct Seen {
 }
 
 #[derive(Serialize)]
-struct Json {
-    cards: Vec<Seen>,
+struct Json<'a> {
+    cards: &'a [Seen],
+}
+
+/// How long to wait between two looks.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "it is no number of seconds".to_owned())?;
+    match (0.05..=86_400.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("between 0.05 and 86400 seconds are meant".to_owned()),
+    }
 }
 
 impl Cards {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let given = !self.folders.is_empty();
         let places = if given { self.folders.clone() } else { default_places() };
-        let cards: Vec<Seen> =
-            places.iter().flat_map(|place| cards_in(place, given)).map(look).collect();
-        let silent = cards.iter().any(|seen| seen.status.is_none());
-        if self.json {
-            print_json(&Json { cards })?;
-        } else if cards.is_empty() {
-            print(&nobody(&places))?;
-        } else {
-            print(&table(&cards, self.kernels))?;
+        if let Some(interval) = self.watch {
+            return self.watch(&places, given, interval);
+        }
+        let cards = look_at(&places, given);
+        match self.json {
+            true => print_json(&Json { cards: &cards })?,
+            false => print(&self.table(&cards, &places, None))?,
         }
         // Whoever names a card wants to know whether it is there.
+        let silent = cards.iter().any(|seen| seen.status.is_none());
         if given && silent { Err(Failure::Told) } else { Ok(()) }
     }
+
+    /// Looks until nobody reads what it says, or it is ended. A card that goes, or comes, is no reason to stop.
+    fn watch(&self, places: &[PathBuf], given: bool, interval: Duration) -> Result<(), Failure> {
+        let screen = std::io::stdout().is_terminal() && !self.json;
+        let (mut rates, mut looked) = (Rates::default(), Instant::now());
+        loop {
+            let cards = look_at(places, given);
+            rates.next(looked.elapsed());
+            looked = Instant::now();
+            for (seen, status) in
+                cards.iter().filter_map(|seen| Some((seen, seen.status.as_ref()?)))
+            {
+                status.functions.iter().for_each(|it| rates.see(&seen.folder, status.pid, it));
+            }
+            let text = match (self.json, screen) {
+                (true, _) => json_line(&Json { cards: &cards })?,
+                (false, true) => CLEAR.to_owned() + &self.table(&cards, places, Some(&rates)),
+                (false, false) => self.table(&cards, places, Some(&rates)) + "\n",
+            };
+            if !print_on(&text)? {
+                return Ok(());
+            }
+            std::thread::sleep(interval.saturating_sub(looked.elapsed()));
+        }
+    }
+
+    fn table(&self, cards: &[Seen], places: &[PathBuf], rates: Option<&Rates>) -> String {
+        if cards.is_empty() {
+            return nobody(places);
+        }
+        cards.iter().map(|seen| card(seen, self.kernels, rates)).collect()
+    }
+}
+
+/// Home, and nothing on the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(value);
+    Ok(text.map_err(|error| Failure::Output(error.into()))? + "\n")
+}
+
+/// Asks the cards in these places.
+fn look_at(places: &[PathBuf], given: bool) -> Vec<Seen> {
+    places.iter().flat_map(|place| cards_in(place, given)).map(look).collect()
 }
 
 /// The folders of the cards that are served in the usual places.
@@ -134,11 +197,7 @@ fn nobody(places: &[PathBuf]) -> String {
     paragraph("", &told)
 }
 
-fn table(cards: &[Seen], kernels: bool) -> String {
-    cards.iter().map(|seen| card(seen, kernels)).collect()
-}
-
-fn card(seen: &Seen, kernels: bool) -> String {
+fn card(seen: &Seen, kernels: bool, rates: Option<&Rates>) -> String {
     let folder = format!("{}: ", seen.folder.display());
     let Some(status) = &seen.status else {
         return paragraph("", &(folder + seen.error.as_deref().unwrap_or_default()));
@@ -159,11 +218,11 @@ fn card(seen: &Seen, kernels: bool) -> String {
     for name in status.kernels.iter().filter(|_| kernels) {
         text += &paragraph("  kernel    ", name);
     }
-    let users = status.functions.iter().filter_map(user);
-    let mut rows = vec![row(HEADER)];
-    rows.extend(users);
-    if rows.len() > 1 {
-        text += &text::table("rlrrrrrr", rows);
+    if used > 0 {
+        let rate = |function| rates.map(|rates| rates.of(&seen.folder, status.pid, function));
+        let users = status.functions.iter().filter_map(|function| user(function, rate(function)));
+        let header = if rates.is_some() { row(RATES_HEADER) } else { row(HEADER) };
+        text += &text::table("rlrrrrrr", std::iter::once(header).chain(users));
     }
     for function in &status.functions {
         let own = function.user.iter().flat_map(|user| &user.own_memories);
@@ -198,20 +257,36 @@ fn memories<'a>(
 const HEADER: [&str; 8] =
     ["function", "program", "process", "generation", "jobs", "all jobs", "faults", "copied"];
 
-/// The row of a function that somebody uses.
-fn user(function: &FunctionStatus) -> Option<Vec<String>> {
+const RATES_HEADER: [&str; 8] =
+    ["function", "program", "process", "generation", "jobs", "jobs/s", "faults/s", "copied/s"];
+
+/// The row of a function that somebody uses: what it did in all, or, watched, in a second. At its first look nobody knows
+/// that.
+fn user(function: &FunctionStatus, rate: Option<Option<Rate>>) -> Option<Vec<String>> {
     let user = function.user.as_ref()?;
     let counter = |name: &str| user.counters.get(name).copied().unwrap_or(0);
-    Some(vec![
+    let pages = |pages: u64| size(pages * farside::PAGE_SIZE as u64);
+    let did = match rate {
+        None => [
+            counter("jobs_started").to_string(),
+            counter("faults_raised").to_string(),
+            pages(counter("dma_pages")),
+        ],
+        Some(None) => ["–"; 3].map(str::to_owned),
+        Some(Some(rate)) => [
+            format!("{:.0}", rate.jobs),
+            format!("{:.0}", rate.faults),
+            pages(rate.pages.round() as u64),
+        ],
+    };
+    let who = [
         function.function.to_string(),
         user.program.clone().unwrap_or_else(|| "?".to_owned()),
         user.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string()),
         user.generation.to_string(),
         user.jobs.to_string(),
-        counter("jobs_started").to_string(),
-        counter("faults_raised").to_string(),
-        size(counter("dma_pages") * farside::PAGE_SIZE as u64),
-    ])
+    ];
+    Some(who.into_iter().chain(did).collect())
 }
 
 #[cfg(test)]
@@ -262,7 +337,7 @@ mod tests {
     #[test]
     fn the_table_names_users_and_what_hangs_and_leaves_out_what_is_free() {
         let seen = Seen { folder: "/c".into(), status: Some(status()), error: None };
-        let text = table(&[seen], true);
+        let text = card(&seen, true, None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("card 5, process 17, 1 of 3 functions in use, 64 MiB"), "{text}");
         assert_eq!(lines[2], "  own memory of each: ddr0 16 KiB, hbm0 4 KiB");
@@ -273,5 +348,39 @@ mod tests {
         assert_eq!(lines[6], free);
         assert!(lines[7].contains("function 2: kernels that hang: 1"), "{text}");
         assert_eq!(lines.len(), 8);
+    }
+
+    #[test]
+    fn watched_functions_say_what_they_did_in_a_second() {
+        let mut seen = Seen { folder: "/c".into(), status: Some(status()), error: None };
+        let mut rates = Rates::default();
+        let mut watch = |seen: &Seen, seconds| {
+            rates.next(Duration::from_secs(seconds));
+            let status = seen.status.as_ref().unwrap();
+            status.functions.iter().for_each(|it| rates.see(&seen.folder, status.pid, it));
+            let text = card(seen, false, Some(&rates));
+            let row = text.lines().nth(4).expect("a row below the header");
+            row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(watch(&seen, 0)[4..], ["3", "–", "–", "–"], "nobody knows yet");
+        let user = |seen: &mut Seen, change: &dyn Fn(&mut UserStatus)| {
+            change(seen.status.as_mut().unwrap().functions[0].user.as_mut().unwrap());
+        };
+        user(&mut seen, &|user| {
+            user.counters.insert("jobs_started".to_owned(), 27);
+            user.counters.insert("dma_pages".to_owned(), 256 + 512);
+        });
+        assert_eq!(watch(&seen, 2)[4..], ["3", "10", "0", "1", "MiB"]);
+        // Another program has the function now: its counters are not those of before.
+        user(&mut seen, &|user| user.generation = 2);
+        assert_eq!(watch(&seen, 2)[4..], ["3", "–", "–", "–"]);
+    }
+
+    #[test]
+    fn an_interval_that_is_none_is_refused() {
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for none in ["", "x", "0", "-1", "nan", "inf", "1e9"] {
+            assert!(interval(none).is_err(), "{none}");
+        }
     }
 }

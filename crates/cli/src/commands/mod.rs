@@ -22,6 +22,7 @@ mod new;
 mod output;
 mod probe;
 mod progress;
+mod rates;
 mod replay;
 mod report;
 mod reproduce;

@@ -23,13 +23,19 @@ pub(crate) fn keep_for_results() -> Result<(), Failure> {
 
 /// Writes text. A reader that has gone (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_on(text).map(|_| ())
+}
+
+/// Writes text; whether somebody reads it still.
+pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
     let mut out: Box<dyn Write> = match KEPT.get() {
         Some(kept) => Box::new(kept),
         None => Box::new(std::io::stdout().lock()),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(Failure::Output),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Output(error)),
     }
 }
 

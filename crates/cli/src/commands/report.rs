@@ -1,10 +1,12 @@
 //! `farside report`: one page that says why, from an event log.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use farside_events::Reader;
-use farside_report::Facts;
+use farside_report::{Facts, TraceError};
 
 use super::Failure;
 use super::log::say;
@@ -31,6 +33,11 @@ pub(crate) struct Report {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Write a trace for <https://ui.perfetto.dev>: kernels, faults and moves of each agent, and counters
+    /// of what is in each memory, of what comes over each link and of faults
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+
     /// Print the same facts as JSON
     #[arg(long)]
     json: bool,
@@ -42,12 +49,13 @@ Examples:
   farside report log.parquet                    what was slow, in words
   farside report log.parquet -o page.html       and a page to look at
   farside report before.parquet after.parquet -o both.html
+  farside report log.parquet --perfetto log.pftrace
   farside report log.parquet --json | jq .remedies";
 
 impl Report {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let paths = std::iter::once(&self.log).chain(&self.other);
-        let runs = paths.map(|path| {
+        let logs = paths.map(|path| {
             let reader = Reader::open(path)?;
             if let Some(cut) = reader.cut() {
                 let (path, bytes, rest) = (path.display(), cut.bytes, cut.left_out);
@@ -55,12 +63,16 @@ impl Report {
                     "farside: {path} was cut: its first {bytes} bytes are read, {rest} more are not"
                 ));
             }
-            Ok(farside_report::facts(&reader)?)
+            Ok(reader)
         });
-        let runs = runs.collect::<Result<Vec<Facts>, Failure>>()?;
+        let logs = logs.collect::<Result<Vec<Reader>, Failure>>()?;
+        let runs = logs.iter().map(farside_report::facts).collect::<Result<Vec<Facts>, _>>()?;
         if let Some(path) = &self.output {
             let failed = |source| Failure::Write { path: path.clone(), source };
             std::fs::write(path, farside_report::page(&runs)).map_err(failed)?;
+        }
+        if let Some(path) = &self.perfetto {
+            trace(&logs, path)?;
         }
         match (self.json, &runs[..]) {
             (true, [one]) => print_json(one),
@@ -68,4 +80,22 @@ impl Report {
             (false, runs) => print(&farside_report::text(runs)),
         }
     }
+}
+
+/// Writes a trace, and says what is not in it.
+fn trace(logs: &[Reader], path: &Path) -> Result<(), Failure> {
+    let failed = |source| Failure::Write { path: path.to_owned(), source };
+    let out = BufWriter::new(File::create(path).map_err(failed)?);
+    let traced = farside_report::perfetto(logs, out).map_err(|error| match error {
+        TraceError::Read(error) => Failure::from(error),
+        TraceError::Write(source) => failed(source),
+    })?;
+    if traced.left_out > 0 {
+        let (path, most, rest) = (path.display(), traced.instants, traced.left_out);
+        say(&format!(
+            "farside: {path} has the first {most} faults, moves and hints, {rest} more are left out; kernels and \
+             counters are of the whole run"
+        ));
+    }
+    Ok(())
 }

@@ -156,7 +156,7 @@ fn all_that_was_there_is_in_the_file_when_it_is_asked_for() {
         (0..10_000).for_each(|page| journal.note(Time(page), fault(page)));
         log.write_so_far().expect("can be written");
         let found = Reader::open(&file.0).expect("can be read").events();
-        assert_eq!(found + log.left_out(), round * 10_000);
+        assert_eq!((found, log.left_out()), (round * 10_000, 0));
     }
 }
 
