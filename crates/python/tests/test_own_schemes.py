@@ -71,12 +71,15 @@ def test_a_template_is_simulated_as_by_the_command(tmp_path: Path) -> None:
 def test_one_that_is_wrong_is_named_and_the_others_go_on(
     library: Library, monkeypatch: pytest.MonkeyPatch, body: str, why: str
 ) -> None:
-    monkeypatch.setenv("FARSIDE_SCHEME_SECONDS", "2")
-    wrong = library("wrong", body)
-    runs = farside.sweep("st", [wrong, "on-touch"], nbytes=SMALL)
+    monkeypatch.setenv("FARSIDE_SCHEME_SECONDS", "1")
+    runs = farside.sweep("st", [library("wrong", body), "on-touch"], nbytes=SMALL)
     mine, other = runs["error"].to_pylist()
     assert why in mine
     assert other is None
+
+
+def test_a_simulation_under_one_that_is_wrong_says_which(library: Library) -> None:
+    wrong = library("wrong", "abort();")
     with pytest.raises(farside.FarsideError, match=r"libwrong\.so"):
         farside.simulate("st", [wrong, "on-touch"], nbytes=SMALL)
 
