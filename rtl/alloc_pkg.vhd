@@ -76,9 +76,9 @@ package alloc_pkg is
   constant PartRun_c     : RegionPart_t := "10";
   constant PartReady_c   : RegionPart_t := "11";
 
-  -- What is done with the regions of a large allocation: they are given out, a region gives its run back, they are
-  -- left, and they are empty.
-  type LargeWork_t is (LargeMake, LargeRun, LargeRetire, LargeEmpty);
+  -- What is done with the regions of a large allocation: they are given out, more of them where they are or all of them
+  -- elsewhere, to which the allocation goes later; a region gives its run back, they are left, and they are empty.
+  type LargeWork_t is (LargeMake, LargeGrow, LargeFinish, LargeRun, LargeRetire, LargeEmpty);
 
   -- What is begun of a realloc: a small allocation that is known gets another size, or a large one; it is drained, and
   -- goes elsewhere; the page that was the last of one loses the mark.

@@ -1,9 +1,9 @@
--- realloc: of a small allocation more pages in place, or elsewhere, or fewer; of a large one fewer. Words move, never
--- data.
+-- realloc: of an allocation more pages in place, or elsewhere, or fewer. Words move, never data.
 --
 -- It says what is done with the allocation that the allocator has found, and calls parts of the allocator: a place is
 -- sought, words of new pages are written. One that goes elsewhere takes its new place, and lets the old one die; the
--- allocator comes back to it when that is drained, and other things may have happened meanwhile. The page that was the
+-- allocator comes back to it when that is drained, and other things may have happened meanwhile. Regions of one that is
+-- large then are the matter of large_regions. The page that was the
 -- last of an allocation loses the mark later. The order is that of the model crates/card/src/window/alloc/realloc.rs
 -- and shrink.rs.
 
@@ -70,8 +70,12 @@ entity alloc_realloc is
     New_Count    : out   std_logic_vector(LeafBits_g downto 0);
     New_Last     : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     New_Needs    : out   std_logic_vector(RootBits_g + LeafBits_g downto 0);
-    -- It ends; it is answered with a status; what was written or read has failed.
+    -- It ends; its end is told of pages First to Last; it rests until what it waits for is over, which may be the sweep of
+    -- what it was cut by; it is answered with a status; what was written or read has failed.
     Ends         : out   std_logic;
+    Tells        : out   std_logic;
+    Rests        : out   std_logic;
+    Holds        : out   std_logic;
     Answers      : out   std_logic;
     Status       : out   AllocStatus_t;
     Fails        : out   std_logic;
@@ -82,6 +86,21 @@ entity alloc_realloc is
     Sought       : in    AllocStatus_t;
     Adds         : out   std_logic;
     Counts       : out   std_logic;
+    -- Regions of one that is large, or becomes that: what is begun with them, and what came of it (`large_regions`).
+    -- The page is dying that the allocator has looked at for two cycles.
+    Large        : out   std_logic;
+    Large_What   : out   LargeWork_t;
+    Large_Status : in    AllocStatus_t;
+    Large_Moves  : in    std_logic;
+    Large_To     : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Large_First  : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Large_Last   : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Large_Needs  : in    std_logic_vector(FrameBits_g downto 0);
+    Large_Trails : in    std_logic;
+    Of_Large     : out   std_logic;
+    Had          : out   std_logic_vector(RootBits_g + LeafBits_g downto 0);
+    Had_First    : out   std_logic_vector(RootBits_g - 1 downto 0);
+    IsDying      : in    std_logic;
     -- Whether pages First and on are free in the open region; they are taken, or those that were found.
     Asks_Here    : out   std_logic;
     Place_Ready  : in    std_logic;
@@ -162,6 +181,12 @@ architecture rtl of alloc_realloc is
     StateMoved,
     StateAdd,
     StateAdded,
+    -- More pages of one that is large, or becomes that.
+    StateGrowLarge,
+    StateGrowFrames,
+    StateGrowRegions,
+    StateFinishLarge,
+    StateGrown,
     -- Fewer pages.
     StateCut,
     StateCutFrom,
@@ -206,6 +231,9 @@ architecture rtl of alloc_realloc is
     OldTable : std_logic_vector(NumberBits_g - 1 downto 0);
     OldPage  : Page_t;
     OldCount : Count_t;
+    -- Its pages, but for one, and all of them, one and two cycles later.
+    OldMore  : Page_t;
+    OldAll   : unsigned(PageBits_c downto 0);
     OldLast  : Page_t;
     OfLarge  : std_logic;
     IsSame   : std_logic;
@@ -215,8 +243,7 @@ architecture rtl of alloc_realloc is
     IsBeyond : std_logic;
     Behind   : Page_t;
     Told     : Page_t;
-    -- Frames for the new pages are more than there are; it is as many as a region has; they fit behind it in its
-    -- region.
+    -- Frames for the new pages are more than there are; it is large then; they fit behind it in its region.
     NoFrames : std_logic;
     IsLarge  : std_logic;
     Fits     : std_logic;
@@ -238,6 +265,7 @@ architecture rtl of alloc_realloc is
   signal r         : Registers_t;
   signal n         : Registers_t;
 
+  signal ToLarge   : std_logic;
   signal MoveStart : std_logic;
   signal MoveFrom  : Page_t;
   signal MoveTo    : Page_t;
@@ -270,6 +298,9 @@ architecture rtl of alloc_realloc is
 
 begin
 
+  Of_Large    <= r.OfLarge;
+  Had         <= std_logic_vector(r.OldAll);
+  Had_First   <= std_logic_vector(regionOf(r.OldPage));
   IsMoving    <= r.Moving;
   IsDrained   <= r.Drained;
   Promised    <= std_logic_vector(r.Promised);
@@ -296,6 +327,7 @@ begin
       To_Place     => std_logic_vector(withinOf(MoveTo)),
       Count        => Count,
       Cut          => r.IsFewer,
+      To_Large     => ToLarge,
       Begins       => r.Begins,
       Pages        => Counted,
       Base         => Word,
@@ -339,7 +371,8 @@ begin
       Write_Word   => SplitWord
     );
 
-  Counted <= std_logic_vector(to_unsigned(1, LeafBits_g + 1)) when r.OfLarge = '1' else Pages(LeafBits_g downto 0);
+  ToLarge <= r.IsLarge and not r.IsFewer;
+  Counted <= std_logic_vector(to_unsigned(1, LeafBits_g + 1)) when r.IsLarge = '1' else Pages(LeafBits_g downto 0);
 
   Move_Write   <= MoveValid or SplitValid;
   Write_Within <= SplitAt when SplitValid = '1' else MoveAt;
@@ -357,6 +390,13 @@ begin
       Status  <= as_status;
     end procedure;
 
+    procedure callLarge (what_then : LargeWork_t) is
+    begin
+      Large      <= '1';
+      Large_What <= what_then;
+      v.State    := StateGrown;
+    end procedure;
+
     -- There is no place behind its pages. What has grown will grow: it goes to an empty region, if there is one.
     procedure goElsewhere is
     begin
@@ -366,9 +406,18 @@ begin
       v.IsAlone := '1';
       v.State   := StateSought;
       if r.IsLarge = '1' then
-        -- Large ones are the model's alone.
-        answer(AllocNoSpace_c);
+        callLarge(LargeGrow);
       end if;
+    end procedure;
+
+    -- Its new regions are its own, the gate to the old place is closed.
+    procedure leaveForRegions is
+    begin
+      Dies       <= '1';
+      Rests      <= '1';
+      v.NewPage  := unsigned(Large_To) & to_unsigned(0, LeafBits_g);
+      v.Moving   := '1';
+      v.Promised := unsigned(Large_Needs);
     end procedure;
 
     -- Its new place is taken, the gate to the old one is closed.
@@ -489,6 +538,9 @@ begin
           New_Count <= std_logic_vector(r.OldCount);
           v.Begins  := '1';
           v.State   := StateMoveWords;
+          if r.OfLarge = '1' then
+            v.State := StateFinishLarge;
+          end if;
 
         when StateMoveWords =>
           MoveStart <= '1';
@@ -498,6 +550,9 @@ begin
           if MoveDone = '1' then
             Fails   <= MoveFails;
             v.State := StateAdd;
+            if r.IsLarge = '1' then
+              v.State := StateFinishLarge;
+            end if;
           end if;
 
         when StateAdd =>
@@ -513,6 +568,46 @@ begin
 
         when StateAdded =>
           Adds <= '1';
+
+        -- ---- more pages of one that is large then
+
+        when StateGrowLarge =>
+          New_Needs <= std_logic_vector(unsigned(Pages) - r.OldAll);
+          v.State   := StateGrowFrames;
+
+        when StateGrowFrames =>
+          v.NoFrames := '1' when Lazy = '0' and unsigned(Frames_Free) < unsigned(Needs) else '0';
+          v.State    := StateGrowRegions;
+
+        when StateGrowRegions =>
+          -- What it was cut by lies where it would grow to.
+          if r.NoFrames = '1' then
+            answer(AllocNoFrames_c);
+          elsif IsDying = '1' and withinOf(r.OldLast) /= (LeafBits_g - 1 downto 0 => '1') then
+            Rests <= '1';
+            Holds <= '1';
+          else
+            callLarge(LargeGrow);
+          end if;
+
+        when StateFinishLarge =>
+          v.Promised := (others => '0');
+          callLarge(LargeFinish);
+
+        when StateGrown =>
+          New_First <= Large_First;
+          New_Last  <= Large_Last;
+          v.Trail   := unsigned(Large_First) - 1;
+          if Large_Status = AllocBusError_c then
+            Fails <= '1';
+          elsif Large_Status /= AllocOk_c then
+            answer(Large_Status);
+          elsif Large_Moves = '1' then
+            leaveForRegions;
+          else
+            v.Trails := Large_Trails;
+            Tells    <= '1';
+          end if;
 
         -- ---- fewer pages
 
@@ -580,6 +675,7 @@ begin
           v.NewPage  := last_v(PageBits_c - 1 downto 0);
           v.IsBeyond := last_v(PageBits_c);
           v.OldLast  := unsigned(Page);
+          v.IsLarge  := '1';
           v.State    := StateLargeSize;
 
         when StateLargeSize =>
@@ -588,13 +684,13 @@ begin
           v.State   := StateLargeSized;
 
         when StateLargeSized =>
-          v.State := StateShrink;
-          goTo(regionOf(r.NewPage));
+          v.State  := StateGrowLarge;
+          New_Last <= std_logic_vector(regionOf(r.OldLast) & (withinOf(r.OldLast) + 1));
           if r.IsSame = '1' then
             answer(AllocOk_c);
-          elsif r.IsFewer = '0' then
-            -- More pages are the model's alone.
-            answer(AllocNoSpace_c);
+          elsif r.IsFewer = '1' then
+            goTo(regionOf(r.NewPage));
+            v.State := StateShrink;
           end if;
 
         when StateShrink =>
@@ -731,6 +827,9 @@ begin
     New_Last    <= Page;
     New_Needs   <= Needs;
     Ends        <= '0';
+    Tells       <= '0';
+    Rests       <= '0';
+    Holds       <= '0';
     Answers     <= '0';
     Status      <= AllocOk_c;
     Fails       <= '0';
@@ -738,6 +837,8 @@ begin
     Alone       <= '0';
     Adds        <= '0';
     Counts      <= '0';
+    Large       <= '0';
+    Large_What  <= LargeGrow;
     Asks_Here   <= '0';
     Takes       <= '0';
     Loads       <= '0';
@@ -760,6 +861,8 @@ begin
     Root_Valid  <= '0';
 
     v.Behind := r.NewPage + 1;
+    v.OldMore := r.OldLast - r.OldPage;
+    v.OldAll  := ('0' & r.OldMore) + 1;
     v.Fewer  := r.OldCount - unsigned(Pages(LeafBits_g downto 0));
     v.InRow  := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
 

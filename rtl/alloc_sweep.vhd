@@ -40,6 +40,8 @@ entity alloc_sweep is
     Gate_Closed  : out   std_logic;
     Page         : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     IsDying      : out   std_logic;
+    -- Nothing is dying.
+    IsOver       : out   std_logic;
     -- The range in front.
     First        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Last         : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
@@ -216,7 +218,8 @@ begin
       Gate_Page   => Gate_Page,
       Gate_Closed => Gate_Closed,
       Page        => Page,
-      IsDying     => IsDying
+      IsDying     => IsDying,
+      IsNone      => IsOver
     );
 
   i_batch : entity work.sweep_batch

@@ -1,5 +1,5 @@
--- The allocator of the card's window: malloc and free, eager and lazy, realloc of small allocations, first touches,
--- and the sweep behind them; for a window of two levels, in one memory.
+-- The allocator of the card's window: malloc, realloc and free, eager and lazy, first touches, and the sweep behind
+-- them; for a window of two levels, in one memory.
 --
 -- One operation at a time: what has to be done next when it is idle is, in this order, the end of the sweep's
 -- invalidation, a first touch, a realloc whose old place is drained, a command, a step of the background. No
@@ -233,9 +233,11 @@ architecture rtl of allocator is
     Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
     Writable : std_logic;
     Lazy     : std_logic;
-    -- A malloc waits until its invalidation has been taken, a free until it is done.
+    -- A malloc waits until its invalidation has been taken, a free until it is done, a realloc of what was cut until the
+    -- sweep has ended.
     Telling  : std_logic;
     Draining : std_logic;
+    Held     : std_logic;
     -- Its pages; there are none, or more than there are.
     Pages    : unsigned(WindowBits_c downto 0);
     IsZero   : std_logic;
@@ -346,6 +348,7 @@ architecture rtl of allocator is
   signal SweepStart   : std_logic;
   signal SweepHere    : std_logic;
   signal SweepWaits   : std_logic;
+  signal SweepIsOver  : std_logic;
   signal SweepRegion  : std_logic_vector(RootBits_g - 1 downto 0);
   signal SweepIsTold  : std_logic;
   signal SweepGiving  : std_logic;
@@ -384,6 +387,14 @@ architecture rtl of allocator is
   signal ReallocLast   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal ReallocNeeds  : std_logic_vector(WindowBits_c downto 0);
   signal ReallocEnds   : std_logic;
+  signal ReallocEndsLarge : std_logic;
+  signal ReallocRests  : std_logic;
+  signal ReallocHolds  : std_logic;
+  signal ReallocCalls  : std_logic;
+  signal ReallocWork   : LargeWork_t;
+  signal ReallocHad    : std_logic_vector(WindowBits_c downto 0);
+  signal ReallocHadFirst : std_logic_vector(RootBits_g - 1 downto 0);
+  signal OfLarge       : std_logic;
   signal ReallocAnswers : std_logic;
   signal ReallocStatus : AllocStatus_t;
   signal ReallocFails  : std_logic;
@@ -438,6 +449,10 @@ architecture rtl of allocator is
   signal LargeStatus  : AllocStatus_t;
   signal LargeFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal LargeLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal LargeToFirst : std_logic_vector(RootBits_g - 1 downto 0);
+  signal LargeMoves   : std_logic;
+  signal LargeNeeds   : std_logic_vector(FrameBits_g downto 0);
+  signal LargeTrails  : std_logic;
   signal LargeHere    : std_logic;
   signal LargeGoes    : std_logic;
   signal LargeTo      : std_logic_vector(RootBits_g - 1 downto 0);
@@ -445,6 +460,7 @@ architecture rtl of allocator is
   signal LargePart    : RegionPart_t;
   signal LargeWrite   : std_logic;
   signal LargeIsNew   : std_logic;
+  signal LargeTakes   : std_logic;
   signal LargeUse     : RegionUse_t;
   signal LargeAsPart  : RegionPart_t;
   signal LargePages   : std_logic_vector(LeafBits_g downto 0);
@@ -453,6 +469,8 @@ architecture rtl of allocator is
   signal LargeSpan    : std_logic_vector(RootBits_g - 1 downto 0);
   signal LargeEmpties : std_logic;
   signal LargeFinds   : std_logic;
+  signal LargeFindsHere : std_logic;
+  signal LargeMore    : std_logic_vector(RootBits_g - 1 downto 0);
   signal LargeIsEmpty : std_logic;
   signal LargeTables  : std_logic;
   signal LargeGives   : std_logic;
@@ -462,6 +480,9 @@ architecture rtl of allocator is
   signal LargeFrame   : std_logic;
   signal LargeReturns : std_logic;
   signal LargeWords   : std_logic;
+  signal LargeFrom    : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal LargeCount   : std_logic_vector(LeafBits_g downto 0);
+  signal LargeBegins  : std_logic;
   signal LargeRoots   : std_logic;
   signal LargeLeads   : std_logic;
   -- The word of the root of a large allocation's region.
@@ -477,6 +498,7 @@ architecture rtl of allocator is
   signal EmptyValid   : std_logic;
   signal EmptyReady   : std_logic;
   signal EmptyFind    : std_logic;
+  signal EmptyHere    : std_logic;
   signal EmptyMore    : std_logic_vector(RootBits_g - 1 downto 0);
   signal EmptyValue   : std_logic;
   signal EmptyOk      : std_logic;
@@ -717,6 +739,9 @@ begin
       New_Last     => ReallocLast,
       New_Needs    => ReallocNeeds,
       Ends         => ReallocEnds,
+      Tells        => ReallocEndsLarge,
+      Rests        => ReallocRests,
+      Holds        => ReallocHolds,
       Answers      => ReallocAnswers,
       Status       => ReallocStatus,
       Fails        => ReallocFails,
@@ -725,6 +750,19 @@ begin
       Sought       => r.Sought,
       Adds         => ReallocAdds,
       Counts       => ReallocCounts,
+      Large        => ReallocCalls,
+      Large_What   => ReallocWork,
+      Large_Status => LargeStatus,
+      Large_Moves  => LargeMoves,
+      Large_To     => LargeToFirst,
+      Large_First  => LargeFirst,
+      Large_Last   => LargeLast,
+      Large_Needs  => LargeNeeds,
+      Large_Trails => LargeTrails,
+      Of_Large     => OfLarge,
+      Had          => ReallocHad,
+      Had_First    => ReallocHadFirst,
+      IsDying      => r.IsDying,
       Asks_Here    => ReallocAsks,
       Place_Ready  => PlaceReady,
       Place_Ok     => PlaceOk,
@@ -801,6 +839,7 @@ begin
       Gate_Closed  => Gate_Closed,
       Page         => std_logic_vector(r.Page),
       IsDying      => IsDying,
+      IsOver       => SweepIsOver,
       First        => FrontFirst,
       Last         => FrontLast,
       Leaves_From  => FrontFrom,
@@ -895,8 +934,8 @@ begin
     );
 
   WordsFirst <= r.Page when r.Source /= SourceCommand else
-                r.Region & to_unsigned(0, LeafBits_g) when r.State = StateLarge else r.First;
-  WordsCount <= unsigned(LargePages) when r.State = StateLarge else r.Count;
+                r.Region & unsigned(LargeFrom) when r.State = StateLarge else r.First;
+  WordsCount <= unsigned(LargeCount) when r.State = StateLarge else r.Count;
   WordsEnds  <= LargeIsLast when r.State = StateLarge else '1';
   WordsBase  <= r.Word when r.Source = SourceCommand else TouchWord;
   WordsLazy  <= r.Lazy when r.Source = SourceCommand else '0';
@@ -952,6 +991,7 @@ begin
       Op_Valid => EmptyValid,
       Op_Ready => EmptyReady,
       Op_Find  => EmptyFind,
+      Op_Here  => EmptyHere,
       Op_More  => EmptyMore,
       Op_Index => std_logic_vector(r.Region),
       Op_Value => EmptyValue,
@@ -959,7 +999,7 @@ begin
       Found    => EmptyFound
     );
 
-  EmptyMore <= LargeSpan when r.State = StateLarge else (others => '0');
+  EmptyMore <= LargeMore when r.State = StateLarge else (others => '0');
 
   i_large : entity work.large_regions
     generic map (
@@ -974,13 +1014,20 @@ begin
       What        => LargeWhat,
       Pages       => std_logic_vector(r.Pages),
       Lazy        => r.Lazy,
+      Of_Large    => OfLarge,
+      Had         => ReallocHad,
+      Had_First   => ReallocHadFirst,
       From        => FrontFrom,
       Till        => FrontLast(WindowBits_c - 1 downto LeafBits_g),
       Moved       => FrontMoved,
       Done        => LargeDone,
       Status      => LargeStatus,
+      To_First    => LargeToFirst,
       First_Page  => LargeFirst,
       Last_Page   => LargeLast,
+      Moves       => LargeMoves,
+      Needs       => LargeNeeds,
+      Trails      => LargeTrails,
       Here        => LargeHere,
       Region      => std_logic_vector(r.Region),
       Goes        => LargeGoes,
@@ -989,6 +1036,7 @@ begin
       Part        => LargePart,
       Write       => LargeWrite,
       Is_New      => LargeIsNew,
+      Takes       => LargeTakes,
       As_Use      => LargeUse,
       As_Part     => LargeAsPart,
       Pages_In    => LargePages,
@@ -998,6 +1046,8 @@ begin
       Empty_Valid => LargeEmpties,
       Empty_Ready => EmptyReady,
       Empty_Find  => LargeFinds,
+      Empty_Here  => LargeFindsHere,
+      Empty_More  => LargeMore,
       Empty_Value => LargeIsEmpty,
       Empty_Ok    => EmptyOk,
       Empty_Found => EmptyFound,
@@ -1016,6 +1066,9 @@ begin
       Given_Valid => GivenValid,
       Given_Ok    => GivenOk,
       Words_Start => LargeWords,
+      Words_From  => LargeFrom,
+      Words_Count => LargeCount,
+      Words_First => LargeBegins,
       Words_Done  => WordsDone,
       Words_Fail  => WordsFailed,
       Quiet       => Quiet,
@@ -1252,7 +1305,7 @@ begin
   ReadFailed  <= Axi_RValid and Axi_RResp(1);
   WriteFailed <= Axi_BValid and Axi_BResp(1);
 
-  DyingLarge <= '1' when r.Rec.State = RegionLarge else '0';
+  DyingLarge <= OfLarge when ReallocHere = '1' else '1' when r.Rec.State = RegionLarge else '0';
   DyingFirst <= unsigned(ReallocFrom) when ReallocHere = '1' else r.First;
   DyingLast  <= unsigned(ReallocTill) when ReallocHere = '1' else r.Page;
   DyingMoved <= ReallocMoves and ReallocHere;
@@ -1263,7 +1316,7 @@ begin
   -- Ports
   ------------------------------------------------------------------------------------------------
   Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and SweepIsTold = '0' and IsDrained = '0'
-                     and SweepGiving = '0' else '1';
+                     and SweepGiving = '0' and (r.Held = '0' or SweepIsOver = '0') else '1';
   Broken <= r.Broken;
 
   Resp_Valid  <= r.RespValid;
@@ -1491,6 +1544,14 @@ begin
       elsif ReallocEnds = '1' then
         v.RespPage := unsigned(ReallocPage);
         v.State    := r.Then_To;
+      elsif ReallocEndsLarge = '1' then
+        v.IsLarge := '1';
+        v.State   := StateTell;
+      elsif ReallocRests = '1' then
+        v.Held  := ReallocHolds;
+        v.State := StateIdle;
+      elsif ReallocCalls = '1' then
+        beginLarge(ReallocWork);
       elsif ReallocSeeks = '1' and ReallocAlone = '1' then
         v.Fits  := '1' when r.Room >= unsigned(ReallocCount) else '0';
         v.State := StateEmpty;
@@ -1534,6 +1595,7 @@ begin
     TreeRoom     <= r.Count;
     EmptyValid   <= '0';
     EmptyFind    <= '0';
+    EmptyHere    <= '0';
     EmptyValue   <= '0';
     TableValid   <= '0';
     TableGive    <= '0';
@@ -1606,7 +1668,12 @@ begin
           v.Source := SourceCommand;
           v.Region := regionOf(unsigned(ReallocPage));
           beginRealloc(ReallocFinish);
-        elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
+        elsif r.Held = '1' and SweepGiving = '0' and (SweepIsOver = '1' or r.Broken = '1') then
+          v.Held   := '0';
+          v.Source := SourceCommand;
+          v.Page   := unsigned(ReallocPage);
+          v.State  := StateCheck;
+        elsif Cmd_Valid = '1' and r.Held = '0' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
           and (DyingFull = '0' or r.Broken = '1') then
           Cmd_Ready  <= '1';
           v.Source   := SourceCommand;
@@ -1851,13 +1918,14 @@ begin
         Root_Valid  <= LargeRoots;
         EmptyValid  <= LargeEmpties;
         EmptyFind   <= LargeFinds;
+        EmptyHere   <= LargeFindsHere;
         EmptyValue  <= LargeIsEmpty;
         TableValid  <= LargeTables;
         TableGive   <= LargeGives;
         TableAny    <= LargeAny;
         TableIsZero <= LargeIsZero;
         WordsStart  <= LargeWords;
-        WordsBegins <= LargeIsFirst;
+        WordsBegins <= LargeBegins;
         RegionWrite <= LargeWrite;
         v.Then_To   := StateLarge;
         if LargeLeads = '1' then
@@ -1871,17 +1939,19 @@ begin
         elsif LargeWrite = '1' then
           v.Rec.State := LargeUse;
           v.Rec.Part  := LargeAsPart;
-          if LargeIsNew = '1' then
+          if LargeTakes = '1' then
             v.Rec.Chunk  := TableChunk;
             v.Rec.Number := TableNumber;
             if not hasTable(LargeAsPart) then
               v.Rec.Number := std_logic_vector(resize(shift_right(unsigned(GivenFirst), LeafBits_g), NumBits_c));
             end if;
+          end if;
+          if LargeIsNew = '1' then
             v.Rec.Used     := unsigned(LargePages);
             v.Rec.Room     := resize(unsigned(LargeSpan), RoomBits_c);
             v.Rec.IsFirst  := LargeIsFirst;
             v.Rec.IsLast   := LargeIsLast;
-            v.Rec.Writable := r.Writable;
+            v.Rec.Writable := r.Word(WritableBit_c);
           end if;
         end if;
         if LargeZeroes = '1' then
@@ -1890,6 +1960,8 @@ begin
           v.State := StateZero;
         elsif SweepHere = '1' then
           sweeps;
+        elsif LargeDone = '1' and r.What = AllocRealloc_c then
+          v.State := StateRealloc;
         elsif LargeDone = '1' then
           endLarge;
         end if;
@@ -2155,6 +2227,7 @@ begin
       v.Broken    := '0';
       v.Telling   := '0';
       v.Draining  := '0';
+      v.Held      := '0';
       v.Awaits    := '0';
       v.RespValid := '0';
     end if;

@@ -28,8 +28,10 @@ entity bit_row is
     Rst      : in    std_logic;
     Op_Valid : in    std_logic;
     Op_Ready : out   std_logic;
-    -- Bit Index becomes Value, or the first one that is 1 is looked for, where Op_More behind it are 1 too.
+    -- Bit Index becomes Value, or the first one that is 1 is looked for, where Op_More behind it are 1 too; with
+    -- Op_Here only at Index.
     Op_Find  : in    std_logic;
+    Op_Here  : in    std_logic := '0';
     Op_More  : in    std_logic_vector(IndexBits_g - 1 downto 0);
     Op_Index : in    std_logic_vector(IndexBits_g - 1 downto 0);
     Op_Value : in    std_logic;
@@ -80,6 +82,9 @@ architecture rtl of bit_row is
   -- Of a row that is looked for: the bits that have to be set, and those that were, up to Index. The bit at Index is
   -- the lowest one of Word, of which so many are left; all 64 are there, and alike.
   signal Need  : Count_t;
+  -- It is looked for at one place, before which there are so many bits in the word.
+  signal Here  : std_logic;
+  signal Skip  : unsigned(RowShift_c - 1 downto 0);
   signal Have  : Count_t;
   signal Left  : unsigned(RowShift_c downto 0);
   signal Alike : std_logic;
@@ -96,7 +101,7 @@ begin
   Read <= Words(minimum(At, Last_c));
 
   Long  <= '1' when Have >= Need else '0';
-  Alike <= '1' when Left = RowBits_c and ((and Word) = '1' or (or Word) = '0') else '0';
+  Alike <= '1' when Left = RowBits_c and Skip = 0 and ((and Word) = '1' or (or Word) = '0') else '0';
 
   Write <= '1' when State = StateClear or State = StateWrite else '0';
   Wrote <= initial(At) when State = StateClear else Word;
@@ -129,7 +134,13 @@ begin
             Value <= Op_Value;
             Need  <= ('0' & unsigned(Op_More)) + 1;
             Have  <= (others => '0');
-            if Op_Find = '1' then
+            Here  <= Op_Here;
+            Skip  <= (others => '0');
+            if Op_Find = '1' and Op_Here = '1' then
+              Skip  <= resize(unsigned(Op_Index), RowShift_c);
+              At    <= to_integer(shift_right(unsigned(Op_Index), RowShift_c));
+              State <= StateLook;
+            elsif Op_Find = '1' then
               At    <= Lower;
               State <= StateLook;
             else
@@ -155,7 +166,7 @@ begin
           Left  <= to_unsigned(RowBits_c, RowShift_c + 1);
           Index <= resize(shift_left(to_unsigned(At, 32), RowShift_c), IndexBits_g);
           State <= StatePick;
-          if Rows_g and Need /= 1 then
+          if Rows_g and (Need /= 1 or Here = '1') then
             State <= StateRow;
           end if;
 
@@ -184,11 +195,17 @@ begin
             Left <= to_unsigned(RowBits_c, RowShift_c + 1);
             Word <= Read;
             At   <= At + 1;
+          elsif Here = '1' and Skip = 0 and Word(0) = '0' then
+            State <= StateIdle;
           else
             Word  <= '0' & Word(Word'high downto 1);
             Left  <= Left - 1;
             Index <= Index + 1;
             Have  <= Have + 1;
+            if Skip /= 0 then
+              Skip <= Skip - 1;
+              Have <= (others => '0');
+            end if;
             if Alike = '1' then
               Left  <= (others => '0');
               Index <= Index + RowBits_c;

@@ -55,7 +55,9 @@ entity dying_ranges is
     Gate_Page   : in    std_logic_vector(PageBits_g - 1 downto 0);
     Gate_Closed : out   std_logic;
     Page        : in    std_logic_vector(PageBits_g - 1 downto 0);
-    IsDying     : out   std_logic
+    IsDying     : out   std_logic;
+    -- Nothing is.
+    IsNone      : out   std_logic
   );
 end entity;
 
@@ -133,6 +135,7 @@ architecture rtl of dying_ranges is
 begin
 
   IsFull      <= '0' when Ranges(Ranges_g - 1).Stage = StageNone else '1';
+  IsNone      <= '1' when Ranges(0).Stage = StageNone else '0';
   IsSweeping  <= '1' when Ranges(0).Stage = StageSweeping else '0';
   First       <= std_logic_vector(Ranges(0).First);
   Last        <= std_logic_vector(Ranges(0).Last);

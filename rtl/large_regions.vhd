@@ -2,9 +2,11 @@
 --
 -- It says what is done with the region where the allocator is: its record, its word of the root, its table or its run
 -- of frames. A large allocation is made in passes over its regions: everything that they need is taken, and given back
--- if it is not enough; words of tables are written; when they are visible the root leads to them. One that is freed is
--- swept region by region, then its regions are left, and are empty when an invalidation is done.
--- What is done, and in which order, is as in the model crates/card/src/window/alloc/large.rs and sweep.rs.
+-- if it is not enough; words of tables are written; when they are visible the root leads to them. One that gets more
+-- pages does so with its last region and those behind it, if they are empty. Else other regions are taken, and when its
+-- old ones are drained its tables and runs go there; so does the table of a small one that becomes large. One that is
+-- freed is swept region by region, then its regions are left, and are empty when an invalidation is done.
+-- What is done, and in which order, is as in the model crates/card/src/window/alloc/large.rs, realloc.rs and sweep.rs.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -29,15 +31,26 @@ entity large_regions is
     -- Of what is made: its pages, as many as a region has or more, and whether it is lazy.
     Pages       : in    std_logic_vector(RootBits_g + LeafBits_g downto 0);
     Lazy        : in    std_logic;
+    -- Of what gets more pages: whether it is a large one, its pages so far, its first region. The allocator is at its
+    -- last region when that begins, and at the first one of its new place when it goes there.
+    Of_Large    : in    std_logic;
+    Had         : in    std_logic_vector(RootBits_g + LeafBits_g downto 0);
+    Had_First   : in    std_logic_vector(RootBits_g - 1 downto 0);
     -- Of what is swept: its regions, and whether its frames stay in use.
     From        : in    std_logic_vector(RootBits_g - 1 downto 0);
     Till        : in    std_logic_vector(RootBits_g - 1 downto 0);
     Moved       : in    std_logic;
-    -- For one cycle: it has ended, and how. The first page of what was made, and the last one.
+    -- For one cycle: it has ended. How, until another begins; the first region of the allocation, the first and the last
+    -- of the pages that it got. It has to go elsewhere, for which so many frames are promised; the page before these has
+    -- the mark of the last one in a table.
     Done        : out   std_logic;
     Status      : out   AllocStatus_t;
+    To_First    : out   std_logic_vector(RootBits_g - 1 downto 0);
     First_Page  : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Last_Page   : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Moves       : out   std_logic;
+    Needs       : out   std_logic_vector(FrameBits_g downto 0);
+    Trails      : out   std_logic;
     -- The allocator is at a region, and nothing else is done there. It goes to another one, and has its record: Part
     -- is that of the record, in the cycle with Loads.
     Here        : in    std_logic;
@@ -46,9 +59,11 @@ entity large_regions is
     To_Region   : out   std_logic_vector(RootBits_g - 1 downto 0);
     Loads       : out   std_logic;
     Part        : in    RegionPart_t;
-    -- The region's record is written: it becomes one of this allocation, or another use and another part.
+    -- The region's record is written: it becomes one of this allocation, what was taken becomes its own, or another use
+    -- and another part.
     Write       : out   std_logic;
     Is_New      : out   std_logic;
+    Takes       : out   std_logic;
     As_Use      : out   RegionUse_t;
     As_Part     : out   RegionPart_t;
     -- Pages of the allocation in the region; whether it is the first or the last one; regions behind the first one.
@@ -56,10 +71,12 @@ entity large_regions is
     Is_First    : out   std_logic;
     Is_Last     : out   std_logic;
     Span        : out   std_logic_vector(RootBits_g - 1 downto 0);
-    -- Empty regions: a row of them is looked for, or the region is one, or is none any more.
+    -- Empty regions: a row of so many more is looked for, anywhere or here, or the region is one, or is none any more.
     Empty_Valid : out   std_logic;
     Empty_Ready : in    std_logic;
     Empty_Find  : out   std_logic;
+    Empty_Here  : out   std_logic;
+    Empty_More  : out   std_logic_vector(RootBits_g - 1 downto 0);
     Empty_Value : out   std_logic;
     Empty_Ok    : in    std_logic;
     Empty_Found : in    std_logic_vector(RootBits_g - 1 downto 0);
@@ -80,8 +97,12 @@ entity large_regions is
     Frames_Free : in    std_logic_vector(FrameBits_g downto 0);
     Given_Valid : in    std_logic;
     Given_Ok    : in    std_logic;
-    -- The words of the region's pages are written; all that was written is visible; some of it failed.
+    -- The words of the region's pages are written, so many from a place on, with which the allocation begins or not; all
+    -- that was written is visible; some of it failed.
     Words_Start : out   std_logic;
+    Words_From  : out   std_logic_vector(LeafBits_g - 1 downto 0);
+    Words_Count : out   std_logic_vector(LeafBits_g downto 0);
+    Words_First : out   std_logic;
     Words_Done  : in    std_logic;
     Words_Fail  : in    std_logic;
     Quiet       : in    std_logic;
@@ -109,6 +130,9 @@ architecture rtl of large_regions is
     PassWords,
     -- The root leads to them.
     PassRoots,
+    -- Records of its last region of before, and of its first one, say what it has now.
+    PassEnd,
+    PassHead,
     -- What was taken is given back.
     PassUndo,
     -- The run of one of them is given back.
@@ -120,9 +144,16 @@ architecture rtl of large_regions is
 
   type State_t is (
     StateIdle,
+    -- Whether the regions behind it are empty, if it needs any.
+    StateGrow,
+    StateHere,
+    StateHereFound,
     -- A row of empty regions is looked for.
     StateFind,
     StateFound,
+    -- The page is known from which on it gets more.
+    StateFit,
+    StateFitted,
     -- A region gets a run; else any table, since all of its words are written; else, or where it is not whole, a table
     -- of zeroes.
     StateAt,
@@ -147,6 +178,16 @@ architecture rtl of large_regions is
     StateNext,
     -- All words are visible.
     StateVisible,
+    -- One that goes elsewhere: the parts of its regions do.
+    StateFinish,
+    StateFinishWords,
+    StateMoveFrom,
+    StateMoveRoot,
+    StateMoveLeave,
+    StateMoveAt,
+    StateMoveKnown,
+    StateMovePut,
+    StateMoveNext,
     StateDone
   );
 
@@ -155,6 +196,26 @@ architecture rtl of large_regions is
     Pass    : Pass_t;
     First   : Region_t;
     Last    : Region_t;
+    -- It gets more pages: from this region on, and within it; in place, with regions more behind those it has, less one,
+    -- where all ones means none; its last region so far.
+    Grows   : std_logic;
+    InPlace : std_logic;
+    NewFrom : Region_t;
+    From    : unsigned(LeafBits_g - 1 downto 0);
+    More    : Region_t;
+    HadLast : Region_t;
+    -- The region with pages of before and new ones: one of before, and where the allocator is; it had a table, or has
+    -- taken one. The region is the first one, whose table words will go to; new pages begin there, or before it.
+    IsCut   : std_logic;
+    IsShared : std_logic;
+    HadTable : std_logic;
+    GotTable : std_logic;
+    IsHead  : std_logic;
+    IsBegin : std_logic;
+    Reached : std_logic;
+    -- A region's part goes from one to the other.
+    MoveFrom : Region_t;
+    MoveTo   : Region_t;
     -- The region behind the one that is looked at, a cycle later.
     Following : Region_t;
     -- Regions behind the first one, and the last page's place in its region.
@@ -167,6 +228,9 @@ architecture rtl of large_regions is
     IsWhole : std_logic;
     PagesIn : Count_t;
     Part    : RegionPart_t;
+    -- All pages that it has in its last region. It has to go elsewhere.
+    LastCount : Count_t;
+    Moves     : std_logic;
     -- There was no run for a region; nothing comes back before all have something.
     NoRun   : std_logic;
     -- Frames that are needed for words.
@@ -177,15 +241,33 @@ architecture rtl of large_regions is
   signal r       : Registers_t;
   signal n       : Registers_t;
 
+  signal FromIn   : unsigned(LeafBits_g - 1 downto 0);
+  signal WordsIn  : Count_t;
+  -- Where a pass over all that is new begins.
+  signal PassFrom : Region_t;
+
 begin
 
-  First_Page <= std_logic_vector(r.First & to_unsigned(0, LeafBits_g));
+  To_First   <= std_logic_vector(r.First);
+  First_Page <= std_logic_vector(r.NewFrom & r.From);
+  Moves      <= r.Moves;
+  Needs      <= std_logic_vector(resize(r.Needs, FrameBits_g + 1));
+  Trails     <= Of_Large and (r.HadTable or r.GotTable);
   Last_Page  <= std_logic_vector(r.Last & r.LastIn);
   Status     <= r.Status;
   Pages_In   <= std_logic_vector(r.PagesIn);
   Is_First   <= '1' when unsigned(Region) = r.First else '0';
   Is_Last    <= r.IsLast;
   Span       <= std_logic_vector(r.Span);
+
+  -- Of the region's pages those that it gets.
+  FromIn      <= r.From when r.IsBegin = '1' else (others => '0');
+  WordsIn     <= r.PagesIn - FromIn;
+  Words_From  <= std_logic_vector(FromIn);
+  Words_Count <= std_logic_vector(WordsIn);
+  Words_First <= Is_First and not r.Grows;
+
+  PassFrom <= r.NewFrom when r.InPlace = '1' else r.First;
 
   p_next : process (all) is
     variable v      : Registers_t;
@@ -207,7 +289,7 @@ begin
     -- It is not to be had: the regions up to this one give back what they have taken.
     procedure undo (last_one : Region_t) is
     begin
-      beginPass(PassUndo, r.First);
+      beginPass(PassUndo, PassFrom);
       v.Status := AllocNoFrames_c;
       v.Last   := last_one;
     end procedure;
@@ -221,10 +303,43 @@ begin
     -- There is no table for this region.
     procedure noTable is
     begin
-      if unsigned(Region) = r.First then
+      if unsigned(Region) = PassFrom then
         refuse(AllocNoFrames_c);
       else
         undo(unsigned(Region) - 1);
+      end if;
+    end procedure;
+
+    procedure beginWords is
+    begin
+      beginPass(PassWords, r.NewFrom);
+      if Lazy = '1' then
+        v.State := StateVisible;
+      end if;
+    end procedure;
+
+    -- What is known of the allocation as it was, a cycle or two later.
+    procedure compare is
+    begin
+      v.From   := unsigned(Had(LeafBits_g - 1 downto 0)) and (LeafBits_g - 1 downto 0 => r.Grows);
+      v.IsCut  := or Had(LeafBits_g - 1 downto 0);
+      v.NewFrom  := r.First + (unsigned(Had(RootBits_g + LeafBits_g - 1 downto LeafBits_g))
+                             and (RootBits_g - 1 downto 0 => r.Grows));
+      v.HadLast := r.NewFrom - unsigned'("" & not r.IsCut);
+      v.More   := r.Span - unsigned(Had(RootBits_g + LeafBits_g - 1 downto LeafBits_g)) - unsigned'("" & r.IsCut);
+      v.IsBegin  := '1' when unsigned(Region) = r.NewFrom else '0';
+      v.IsShared := v.IsBegin and r.IsCut and Of_Large and r.Grows;
+      v.IsHead   := r.Grows and not Of_Large;
+      if unsigned(Region) /= r.First then
+        v.IsHead := '0';
+      end if;
+    end procedure;
+
+    -- Frames for the words of a table that it has or gets.
+    procedure count is
+    begin
+      if Lazy = '0' and r.Reached = '1' and (hasTable(r.Part) or (r.IsShared = '1' and r.HadTable = '1')) then
+        v.Needs := r.Needs + WordsIn;
       end if;
     end procedure;
 
@@ -236,10 +351,12 @@ begin
     v.IsFull  := and r.LastIn;
     v.IsLast  := '1' when unsigned(Region) = r.Last else '0';
     v.IsWhole := not v.IsLast or r.IsFull;
+    v.LastCount := ('0' & r.LastIn) + 1;
     v.PagesIn := to_unsigned(2 ** LeafBits_g, Count_t'length);
     if r.IsLast = '1' then
-      v.PagesIn := ('0' & r.LastIn) + 1;
+      v.PagesIn := r.LastCount;
     end if;
+    compare;
 
     Done        <= '0';
     Goes        <= '0';
@@ -247,10 +364,13 @@ begin
     Loads       <= '0';
     Write       <= '0';
     Is_New      <= '0';
+    Takes       <= '0';
     As_Use      <= RegionLarge;
     As_Part     <= r.Part;
     Empty_Valid <= '0';
     Empty_Find  <= '0';
+    Empty_Here  <= '0';
+    Empty_More  <= std_logic_vector(r.Span);
     Empty_Value <= '0';
     Table_Valid <= '0';
     Table_Give  <= '0';
@@ -268,14 +388,29 @@ begin
       when StateIdle =>
         v.Span   := less_v(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
         v.LastIn := less_v(LeafBits_g - 1 downto 0);
-        v.Needs  := (others => '0');
-        v.NoRun  := '0';
-        v.Status := AllocOk_c;
-        v.Last   := unsigned(Till);
         if Start = '1' then
+          v.Needs   := (others => '0');
+          v.NoRun   := '0';
+          v.Status  := AllocOk_c;
+          v.Moves   := '0';
+          v.Grows   := '0';
+          v.InPlace := '0';
+          v.Reached := '1';
+          v.Last    := unsigned(Till);
           case What is
             when LargeMake =>
               v.State := StateFind;
+            when LargeGrow =>
+              v.First    := unsigned(Had_First);
+              v.Grows    := '1';
+              v.InPlace  := Of_Large;
+              v.HadTable := '1' when hasTable(Part) else '0';
+              v.GotTable := '0';
+              v.State    := StateGrow;
+            when LargeFinish =>
+              v.First := unsigned(Region);
+              v.Grows := '1';
+              v.State := StateFinish;
             when LargeRun =>
               beginPass(PassRun, unsigned(Region));
             when LargeRetire =>
@@ -283,6 +418,36 @@ begin
             when LargeEmpty =>
               beginPass(PassEmpty, unsigned(From));
           end case;
+        end if;
+
+      -- ---- what gets more: whether it stays
+
+      when StateGrow =>
+        goTo(r.Following);
+        v.State := StateHere;
+        if Of_Large = '0' or (and Region) = '1' then
+          v.InPlace := '0';
+          v.State   := StateFind;
+        end if;
+        if Of_Large = '1' and (and r.More) = '1' then
+          v.InPlace := '1';
+          v.State   := StateFit;
+        end if;
+
+      when StateHere =>
+        Empty_Valid <= '1';
+        Empty_Find  <= '1';
+        Empty_Here  <= '1';
+        Empty_More  <= std_logic_vector(r.More);
+        v.State     := StateHereFound;
+
+      when StateHereFound =>
+        if Empty_Ready = '1' then
+          v.State := StateFit;
+          if Empty_Ok = '0' then
+            v.InPlace := '0';
+            v.State   := StateFind;
+          end if;
         end if;
 
       -- ---- what is made: a plan first
@@ -298,22 +463,35 @@ begin
         v.Pass  := PassPlan;
         if Empty_Ready = '1' then
           goTo(unsigned(Empty_Found));
-          v.State := StateAt;
+          v.State := StateFit when r.Grows = '1' else StateAt;
           if Empty_Ok = '0' then
             refuse(AllocNoSpace_c);
           end if;
         end if;
 
+      when StateFit =>
+        v.Last  := r.First + r.Span;
+        v.State := StateFitted;
+
+      when StateFitted =>
+        v.Pass    := PassPlan;
+        v.Reached := r.InPlace;
+        goTo(PassFrom);
+        v.State := StateAt;
+
       when StateAt =>
         -- Whether the region is the last one is known in the next cycle.
         v.Part  := PartNothing_c;
+        v.Reached := r.Reached or v.IsBegin;
         v.State := StateTake;
 
       when StateTake =>
-        Frame_Valid <= r.IsWhole and not Lazy and not r.NoRun;
-        if Lazy = '1' then
+        Frame_Valid <= r.IsWhole and not Lazy and not r.NoRun and r.Reached and not r.IsHead and not r.IsShared;
+        if r.IsHead = '1' then
+          v.State := StateTable;
+        elsif Lazy = '1' or r.Reached = '0' or (r.IsShared = '1' and r.HadTable = '1') then
           v.State := StatePut;
-        elsif r.IsWhole = '0' then
+        elsif r.IsWhole = '0' or r.IsShared = '1' then
           v.State := StateTable;
         elsif r.NoRun = '1' then
           v.State := StateAny;
@@ -367,21 +545,34 @@ begin
         end if;
 
       when StatePut =>
-        Write  <= '1';
-        Is_New <= '1';
-        goTo(r.Following);
-        if hasTable(r.Part) then
-          v.Needs := r.Needs + r.PagesIn;
-        end if;
-        v.State := StateAt;
-        if r.IsLast = '1' then
-          v.State := StateEnough;
+        -- A region that it has keeps all else that is known of it, until it has more.
+        if Empty_Ready = '1' then
+          Write  <= '1';
+          Is_New <= '1';
+          Takes  <= '1';
+          Empty_Valid <= '1';
+          if r.IsShared = '1' and r.InPlace = '1' then
+            Write  <= '1' when hasTable(r.Part) else '0';
+            Is_New <= '0';
+          end if;
+          if r.IsShared = '1' then
+            v.GotTable := '1' when hasTable(r.Part) else '0';
+          end if;
+          goTo(r.Following);
+          count;
+          v.State := StateAt;
+          if r.IsLast = '1' then
+            v.State := StateEnough;
+          end if;
         end if;
 
       when StateEnough =>
-        beginPass(PassWords, r.First);
+        beginWords;
         if unsigned(Frames_Free) < r.Needs then
           undo(r.Last);
+        elsif r.Grows = '1' and r.InPlace = '0' then
+          v.Moves := '1';
+          v.State := StateDone;
         end if;
 
       -- ---- a pass
@@ -394,9 +585,10 @@ begin
       when StateSee =>
         v.State := StateMark;
         case r.Pass is
-          when PassPlan =>
+          when PassPlan | PassEnd | PassHead =>
             null;
           when PassWords =>
+            v.State := StateNext;
             if hasTable(r.Part) then
               v.State := StateBegin;
             end if;
@@ -406,7 +598,11 @@ begin
               v.State := StateNext;
             end if;
           when PassUndo =>
-            v.State := StateGive;
+            if r.IsShared = '1' and r.InPlace = '1' and r.GotTable = '0' then
+              v.State := StateNext;
+            elsif r.Part /= PartNothing_c then
+              v.State := StateGive;
+            end if;
           when PassRun =>
             v.State := StateRoot;
             if r.Part = PartNothing_c then
@@ -428,7 +624,7 @@ begin
 
       when StateWords =>
         if Words_Done = '1' then
-          v.State := StateMark;
+          v.State := StateNext;
           if Words_Fail = '1' then
             -- So many were free: the frame store has failed.
             refuse(AllocBusError_c);
@@ -437,10 +633,10 @@ begin
 
       when StateRoot =>
         Root_Valid <= '1';
-        Root_Leads <= '1' when r.Pass = PassRoots else '0';
+        Root_Leads <= '1' when r.Pass = PassRoots or r.Pass = PassEnd else '0';
         if Root_Ready = '1' then
           v.State := StateMark;
-          if r.Pass = PassRoots then
+          if r.Pass = PassRoots or r.Pass = PassEnd then
             v.State := StateNext;
           elsif r.Pass = PassRun and Moved = '0' then
             v.State := StateGive;
@@ -470,8 +666,21 @@ begin
       when StateMark =>
         v.State := StateNext;
         case r.Pass is
-          when PassWords =>
-            Empty_Valid <= '1';
+          when PassEnd | PassHead =>
+            Write  <= '1';
+            Is_New <= '1';
+            if r.Pass = PassEnd and r.Part /= PartNothing_c then
+              v.State := StateRoot;
+            end if;
+          when PassUndo =>
+            Write <= '1';
+            if r.IsShared = '1' and r.InPlace = '1' then
+              As_Part <= PartNothing_c;
+            else
+              As_Use      <= RegionEmpty;
+              Empty_Valid <= '1';
+              Empty_Value <= '1';
+            end if;
           when PassRun =>
             Write   <= '1';
             As_Part <= PartNothing_c;
@@ -484,19 +693,22 @@ begin
             Empty_Valid <= '1';
             Empty_Value <= '1';
           when others =>
-            Write  <= '1';
-            As_Use <= RegionEmpty;
+            null;
         end case;
 
       when StateNext =>
         if Empty_Ready = '1' then
-          if r.Pass = PassRun then
+          if r.Pass = PassRun or r.Pass = PassHead then
             v.State := StateDone;
+          elsif r.Pass = PassEnd then
+            beginPass(PassHead, r.First);
           elsif r.IsLast = '0' then
             goTo(r.Following);
             v.State := StateRead;
           elsif r.Pass = PassWords then
             v.State := StateVisible;
+          elsif r.Pass = PassRoots and r.InPlace = '1' then
+            beginPass(PassEnd, r.HadLast);
           else
             v.State := StateDone;
           end if;
@@ -504,10 +716,65 @@ begin
 
       when StateVisible =>
         if Quiet = '1' then
-          beginPass(PassRoots, r.First);
+          beginPass(PassRoots, PassFrom);
           if Failed = '1' then
             refuse(AllocBusError_c);
           end if;
+        end if;
+
+      -- ---- one that goes elsewhere: nobody uses the old regions any more, and the new ones have nothing
+
+      when StateFinish =>
+        v.Last  := r.First + r.Span;
+        v.State := StateFinishWords;
+        if Of_Large = '1' then
+          goTo(unsigned(Had_First));
+          v.MoveFrom := unsigned(Had_First);
+          v.MoveTo   := r.First;
+          v.State    := StateMoveFrom;
+        end if;
+
+      when StateFinishWords =>
+        beginWords;
+
+      when StateMoveFrom =>
+        Loads      <= '1';
+        v.Part     := Part;
+        v.State    := StateMoveRoot;
+
+      when StateMoveRoot =>
+        Root_Valid <= '1' when r.Part /= PartNothing_c else '0';
+        if r.Part = PartNothing_c then
+          v.State := StateMoveNext;
+        elsif Root_Ready = '1' then
+          v.State := StateMoveLeave;
+        end if;
+
+      when StateMoveLeave =>
+        Write   <= '1';
+        As_Part <= PartNothing_c;
+        goTo(r.MoveTo);
+        v.State := StateMoveAt;
+
+      when StateMoveAt =>
+        -- How many of its pages are in the region is known two cycles later.
+        v.State := StateMoveKnown;
+
+      when StateMoveKnown =>
+        v.State := StateMovePut;
+
+      when StateMovePut =>
+        Write   <= '1';
+        Is_New  <= '1';
+        v.State := StateMoveNext;
+
+      when StateMoveNext =>
+        v.MoveFrom := r.MoveFrom + 1;
+        v.MoveTo   := r.MoveTo + 1;
+        goTo(v.MoveFrom);
+        v.State := StateMoveFrom;
+        if r.MoveTo = r.HadLast then
+          beginWords;
         end if;
 
       when StateDone =>

@@ -33,6 +33,8 @@ entity move_words is
     -- one is written, and none is written if a read fails. To_Place is From. A word of 0 stays so: of a lazy large
     -- allocation a page that nobody has touched.
     Cut          : in    std_logic;
+    -- They become words of a large allocation, of which the new place has zeroes only: reserved ones are left out.
+    To_Large     : in    std_logic;
     -- The first one begins its allocation, which has so many pages; rights and memory as in this word.
     Begins       : in    std_logic;
     Pages        : in    std_logic_vector(LeafBits_g downto 0);
@@ -105,6 +107,7 @@ architecture rtl of move_words is
   signal NextAt    : Within_t;
   signal LastAt    : Within_t;
   signal IsFirst   : std_logic;
+  signal IsHead    : std_logic;
   signal IsAlone   : std_logic;
   signal IsLast    : std_logic;
   signal Leaves    : std_logic;
@@ -117,6 +120,7 @@ architecture rtl of move_words is
   signal HasShort  : std_logic;
   -- Words that are neither valid nor reserved.
   signal IsFree    : WordMask_t;
+  signal IsLeft    : WordMask_t;
 
   -- As far as two places are aligned alike.
   function alignedAlike (one : unsigned; other : unsigned) return Size_t is
@@ -228,7 +232,9 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Words that are written
   ------------------------------------------------------------------------------------------------
-  IsAlone <= Cut or (IsFirst and Begins);
+  IsAlone <= Cut or IsHead;
+  -- That of a large allocation begins a beat.
+  IsHead  <= IsFirst and Begins and not IsLeft(0);
   IsLast  <= Cut when At = LastAt else '0';
 
   -- The rest of the beat is written, and the next one begins, or it was the last one.
@@ -241,7 +247,8 @@ begin
     signal Told : std_logic_vector(LaneBits_c - 1 downto 0);
   begin
     Lane      <= laneOf(Older, i) when i < Turn else laneOf(Newer, i);
-    Mask(i)   <= '1' when i >= inBeat(At) and (IsLastBeat = '0' or i <= inBeat(LastAt)) else '0';
+    IsLeft(i) <= To_Large and Lane(LaneSizeBits_c + 1);
+    Mask(i)   <= not IsLeft(i) when i >= inBeat(At) and (IsLastBeat = '0' or i <= inBeat(LastAt)) else '0';
     IsFree(i) <= Lane(LaneSizeBits_c) nor Lane(LaneSizeBits_c + 1);
     Shorts(i) <= '1' when unsigned(Lane(LaneSizeBits_c - 1 downto 0)) > Limit else '0';
     Told(LaneBits_c - 1 downto LaneSizeBits_c) <= Lane(LaneBits_c - 1 downto LaneSizeBits_c);
@@ -258,7 +265,7 @@ begin
   Write_Word   <= (others => '0') when Cut = '1' and IsFree(to_integer(inBeat(At))) = '1' else
                   marked(pageWord(unsigned'("0"), '1', Base(WritableBit_c),
                                   Base(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c), 0),
-                         (IsFirst and Begins) = '1', IsLast = '1', unsigned(Pages));
+                         IsHead = '1', IsLast = '1', unsigned(Pages));
 
   p_counts : process (Clk) is
   begin

@@ -510,6 +510,18 @@ begin
             check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
             check(unsigned(addr_v) = e_v, "address " & to_hstring(addr_v) & ", line " & to_string(count_v));
           end if;
+        when 'h' =>
+          -- It waits for steps that follow.
+          number(a_v);
+          number(b_v);
+          number(c_v);
+          command(AllocRealloc_c, b_v, std_logic_vector(a_v(AddrBits_c - 1 downto 0)), 9, c_v(0) & '0');
+        when 'a' =>
+          number(d_v);
+          number(e_v);
+          answer(status_v, addr_v);
+          check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
+          check(unsigned(addr_v) = e_v, "address " & to_hstring(addr_v) & ", line " & to_string(count_v));
         when 'd' =>
           number(d_v);
           number(e_v);
