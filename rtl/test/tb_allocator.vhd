@@ -667,6 +667,12 @@ begin
       end loop;
     end procedure;
 
+    -- The first page of the allocation that was given last.
+    impure function pageOf (addr : std_logic_vector(AddrBits_c - 1 downto 0)) return natural is
+    begin
+      return to_integer(unsigned(addr(BaseLow_c - 1 downto PageBits_g)));
+    end function;
+
     -- Accesses fail from one on. Whoever is answered with an error may ask again when they do no more,
     -- unless a word was to be written.
     procedure survive (from : natural) is
@@ -743,6 +749,45 @@ begin
       check(status_v = AllocOk_c or status_v = AllocBusError_c, "status");
     end procedure;
 
+    -- The same of what makes allocations larger: a small one becomes large; it gets a page, and a region, where it is; it
+    -- goes elsewhere. How many of them ended with an error.
+    procedure surviveGrowth (from : natural; failed : out natural) is
+      variable failed_v : natural := 0;
+
+      procedure grow (pages : positive) is
+      begin
+        realloc(first_v, pages, '0');
+        if unsigned(status_v) = 0 then
+          check(Broken = '0' and not Tables.isSpoilt, "ends well, although a word was not written");
+          first_v := addr_v;
+        else
+          check_equal(status_v, AllocBusError_c, "status");
+          failed_v := failed_v + 1;
+        end if;
+      end procedure;
+
+    begin
+      malloc(3, '0');
+      first_v := addr_v;
+      malloc(1, '1');
+      Tables.fail(from);
+      grow(2 ** LeafBits_g + 2);
+      grow(2 ** LeafBits_g + 3);
+      grow(2 ** (LeafBits_g + 1));
+      malloc(2 ** LeafBits_g, '1');
+      grow(2 ** (LeafBits_g + 1) + 1);
+      Pause <= '0';
+      for i in 1 to 500 loop
+        tick;
+      end loop;
+      Pause <= '1';
+      Tables.fail(-1);
+      malloc(1, '0');
+      check((unsigned(status_v) /= 0) = (Broken = '1'), "what is broken does no more, and else all is well");
+      check(Broken = '1' or not Tables.isSpoilt, "a word was not written, and nobody knows");
+      failed := failed_v;
+    end procedure;
+
     -- A walk that begins so many cycles from now, and reads later.
     procedure race (page : natural; cycle : natural; later : natural; walk : out Walk_t) is
       variable walk_v : Walk_t := NoWalk_c;
@@ -803,6 +848,37 @@ begin
         tick;
       end loop;
       Pause <= '1';
+    end procedure;
+
+    -- A large allocation was cut, and what it has lost is not swept: a realloc to more pages waits for that. It is
+    -- answered if memory fails meanwhile, too.
+    procedure growthWaits (fails : boolean) is
+    begin
+      malloc(2 ** LeafBits_g + 12, '0');
+      first_v := addr_v;
+      realloc(first_v, 2 ** LeafBits_g + 4, '0');
+      check_equal(status_v, AllocOk_c, "a cut");
+      command(AllocRealloc_c, shift_left(to_unsigned(2 ** LeafBits_g + 20, 64), PageBits_g), first_v, 0, "00");
+      for i in 1 to 300 loop
+        tick;
+        check(OutValid = "000", "grows into what is dying");
+      end loop;
+      if fails then
+        Tables.fail(0);
+      end if;
+      Pause <= '0';
+      answer(status_v, addr_v);
+      Pause <= '1';
+      Tables.fail(-1);
+      check(status_v = AllocBusError_c or not fails, "an answer with an error");
+      check(status_v = AllocOk_c or fails, "an answer");
+      check_equal(Broken = '1', fails, "broken");
+      if not fails then
+        touch(pageOf(first_v) + 2 ** LeafBits_g + 19, '1');
+        check_equal(FoundStatus, StatusOk_c, "the last page");
+        free(first_v);
+        settleDown;
+      end if;
     end procedure;
 
     -- Of two allocations, each with a run of 64 frames, eight change places. When one of them is swept nobody gets
@@ -883,12 +959,6 @@ begin
         check_equal(word_v(LastBit_c) = '1', ends and region = First_c + Count_c - 1, "the last");
       end loop;
     end procedure;
-
-    -- The first page of the allocation that was given last.
-    impure function pageOf (addr : std_logic_vector(AddrBits_c - 1 downto 0)) return natural is
-    begin
-      return to_integer(unsigned(addr(BaseLow_c - 1 downto PageBits_g)));
-    end function;
 
     -- The words of so many pages change their frames: no two pages behind each other have frames that are, or lie in
     -- one word of bits.
@@ -1003,6 +1073,40 @@ begin
       check_equal(unsigned(FramesFree), Free_c - Stays_c - 2 ** (LeafBits_g + 3 - PageBits_g), "frames that are free");
     end procedure;
 
+    -- Large allocations get more pages, and a small one becomes large.
+    procedure largeGrows is
+      constant Region_c : positive := 2 ** LeafBits_g;
+      constant Moves_c  : positive := Region_c - 1;
+    begin
+      malloc(Region_c + 1000, '0');
+      first_v := addr_v;
+      settleDown;
+      realloc(first_v, Region_c + 1001, '0');
+      check_equal(unsigned(addr_v), unsigned(first_v), "in place");
+      inTime("realloc of a large one, a page more, in place", 200);
+      realloc(first_v, Region_c + 1002, '0');
+      inTime("realloc of a large one, a page more, before the mark of the last one is taken away", 400);
+      realloc(first_v, 4 * Region_c, '0');
+      check_equal(unsigned(addr_v), unsigned(first_v), "in place");
+      inTime("realloc of a large one to two regions more, in place", 2000);
+      -- In its way.
+      malloc(1, '0');
+      settleDown;
+      realloc(first_v, 4 * Region_c + 1, '0');
+      check(addr_v /= first_v, "elsewhere");
+      inTime("realloc of a large one, " & to_string(4 * Region_c) & " pages move", 400 + 4 * Region_c / 7);
+      reset;
+      rest(2);
+      malloc(Moves_c, '0');
+      first_v := addr_v;
+      malloc(1, '0');
+      settleDown;
+      realloc(first_v, Region_c, '0');
+      check(addr_v /= first_v, "elsewhere");
+      inTime("realloc of a small one, " & to_string(Moves_c) & " pages move, to a large one", 400 + Moves_c / 7);
+      settleDown;
+    end procedure;
+
     -- A large allocation of so many regions, none of which has a run, as no frames of one lie as its pages do: those
     -- that are free lie behind each other, or every second one.
     procedure leafWords (regions : positive; is_scattered : boolean; limit : positive) is
@@ -1099,6 +1203,7 @@ begin
       constant Pages_c : natural := 2 ** WindowBits_c;
       constant Page_c   : natural := 2 ** PageBits_g;
       variable from_v   : unsigned(AddrBits_c - 1 downto 0);
+      variable other_v  : std_logic_vector(AddrBits_c - 1 downto 0);
 
       procedure freeAt (offset : integer) is
       begin
@@ -1189,8 +1294,20 @@ begin
       refused("a realloc of a large one to more than the window has", AllocTooLarge_c, 4);
       freeAt((2 ** LeafBits_g + 8) * Page_c);
       refused("a free of the page behind a large one", AllocNotAllocated_c, 8);
-      realloc(first_v, 2 ** LeafBits_g + 9, '1');
-      refused("a realloc of a large one", AllocNoSpace_c, 3);
+      -- With one page behind it there are fewer regions in a row.
+      malloc(1, '1');
+      other_v := addr_v;
+      settleDown;
+      Tables.accept_all;
+      realloc(first_v, Pages_c - 2 ** (LeafBits_g + 1), '1');
+      refused("a realloc of a large one to more regions than are empty in a row", AllocNoSpace_c, 3);
+      realloc(other_v, Pages_c - 2 ** (LeafBits_g + 1), '1');
+      refused("a realloc of a small one to as many", AllocNoSpace_c, 4);
+      realloc(first_v, 2 ** LeafBits_g + 8 + Frames_g, '0');
+      refused("a realloc of a large one to more pages by all frames", AllocNoFrames_c, 3);
+      free(other_v);
+      check_equal(status_v, AllocOk_c, "a free of the small one");
+      settleDown;
       free(first_v);
       check_equal(status_v, AllocOk_c, "a free of a large one");
       Tables.accept_all;
@@ -1201,7 +1318,7 @@ begin
       settleDown;
       free(first_v);
       refused("a free of what was swept", AllocNotAllocated_c, 11);
-      counted(AllocOk_c, 6);
+      counted(AllocOk_c, 8);
     end procedure;
 
     -- As many pages as frames are free, of which two tables are needed: two runs and a table of 32 pages were taken.
@@ -1292,6 +1409,64 @@ begin
       check_equal(unsigned(FoundSize), 3, "its run ends with it");
       touch(pageOf(large_v) + 40, '1');
       check_equal(FoundStatus, StatusNotMapped_c, "the page behind it");
+    end procedure;
+
+    -- Of what a large allocation would have got all comes back where it is refused: a run, and the table of its last
+    -- region, which has none. Then it gets what it can.
+    procedure growthFails is
+      variable free_v : unsigned(FrameBits_g downto 0);
+    begin
+      rest(2);
+      malloc(40, '1');
+      first_v := addr_v;
+      -- One of the ready tables is taken.
+      touch(pageOf(first_v), '1');
+      Tables.accept_all;
+      free_v := unsigned(FramesFree);
+      -- Tables for two regions, of which one has to be made, runs for those between them, and a frame too few.
+      realloc(first_v, 40 + to_integer(free_v), '0');
+      refused("a realloc by all frames, and for a table too", AllocNoFrames_c, 1);
+      free_v := free_v - 1;
+      check_equal(unsigned(FramesFree), free_v, "frames that are free, but for that of a table that is ready now");
+      touch(pageOf(first_v) + 40, '1');
+      check_equal(FoundStatus, StatusNotMapped_c, "the page behind the last one");
+      realloc(first_v, 40 + 30, '0');
+      check_equal(status_v, AllocOk_c, "a realloc");
+      check_equal(unsigned(FramesFree), free_v - 30, "frames for its pages; tables were ready");
+      touch(pageOf(addr_v) + 39, '1');
+      check_equal(FoundStatus, StatusOk_c, "a page of before");
+      touch(pageOf(addr_v) + 69, '1');
+      check_equal(FoundStatus, StatusOk_c, "the last page");
+      touch(pageOf(addr_v) + 70, '1');
+      check_equal(FoundStatus, StatusNotMapped_c, "the page behind it");
+    end procedure;
+
+    -- A touch meanwhile gets none of the frames that are promised to a large allocation that moves.
+    procedure framesArePromised is
+      variable lazy_v : natural;
+    begin
+      malloc(1, '1');
+      lazy_v := pageOf(addr_v);
+      malloc(64, '0');
+      first_v := addr_v;
+      settleDown;
+      -- In its way.
+      malloc(32, '1');
+      Allowed <= Done;
+      -- One region more, of which the words need all frames that there are.
+      command(AllocRealloc_c, shift_left(to_unsigned(64 + to_integer(unsigned(FramesFree)), 64), PageBits_g), first_v, 0,
+        "00");
+      for i in 1 to 300 loop
+        tick;
+      end loop;
+      touch(lazy_v, '1');
+      check_equal(FoundStatus, StatusNoFrame_c, "a frame that is promised");
+      Allowed <= 1000000;
+      answer(status_v, addr_v);
+      check_equal(status_v, AllocOk_c, "a realloc");
+      check(addr_v /= first_v, "elsewhere");
+      check_equal(unsigned(FramesFree), 0, "frames that are free");
+      settleDown;
     end procedure;
 
     -- A large allocation was freed before another one was cut within a region: both are swept one behind the other.
@@ -1604,6 +1779,9 @@ begin
         swept(4096, true);
         swept(4096, false, 2500);
         sweptBehindCut;
+        reset;
+        rest(2);
+        largeGrows;
 
       elsif run("words of two regions take a cycle for eight pages") then
         rest(2);
@@ -1650,6 +1828,10 @@ begin
         tableComesBack;
         reset;
         splitFails;
+        reset;
+        growthFails;
+        reset;
+        framesArePromised;
         reset;
         roomIsCounted;
         reset;
@@ -1762,6 +1944,18 @@ begin
           failOne(from);
           reset;
         end loop;
+        -- From each access on, until there are no more.
+        steps_v := 0;
+        loop
+          surviveGrowth(steps_v, cycles_v);
+          reset;
+          exit when cycles_v = 0;
+          steps_v := steps_v + 1;
+        end loop;
+        check(steps_v > 30, "accesses: " & to_string(steps_v));
+        growthWaits(false);
+        growthWaits(true);
+        reset;
         failFull;
         reset;
       end if;
