@@ -2,10 +2,9 @@
 --
 -- It says what is done with the allocation that the allocator has found, and calls parts of the allocator: a place is
 -- sought, words of new pages are written. One that goes elsewhere takes its new place, and lets the old one die; the
--- allocator comes back to it when that is drained, and other things may have happened meanwhile. Regions of one that is
--- large then are the matter of large_regions. The page that was the
--- last of an allocation loses the mark later. The order is that of the model crates/card/src/window/alloc/realloc.rs
--- and shrink.rs.
+-- allocator comes back to it when that is drained, and other things may have happened meanwhile. Regions of one that
+-- is large then are the matter of large_regions. The page that was the last of an allocation loses the mark later.
+-- The order is that of the model crates/card/src/window/alloc/realloc.rs and shrink.rs.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -60,8 +59,8 @@ entity alloc_realloc is
     New_Number   : in    std_logic_vector(NumberBits_g - 1 downto 0);
     Root_Valid   : out   std_logic;
     Root_Ready   : in    std_logic;
-    -- The allocator is at it, and not at a part that is called. Pages that are placed or written: their first one, how
-    -- many, the last one, and how many of them need a frame, and what these become.
+    -- The allocator is at it, and not at a part that is called. Pages that are placed or written: their first one,
+    -- how many, the last one, and how many of them need a frame, and what these become.
     Here         : in    std_logic;
     First        : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Count        : in    std_logic_vector(LeafBits_g downto 0);
@@ -70,8 +69,8 @@ entity alloc_realloc is
     New_Count    : out   std_logic_vector(LeafBits_g downto 0);
     New_Last     : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     New_Needs    : out   std_logic_vector(RootBits_g + LeafBits_g downto 0);
-    -- It ends; its end is told of pages First to Last; it rests until what it waits for is over, which may be the sweep of
-    -- what it was cut by; it is answered with a status; what was written or read has failed.
+    -- It ends; its end is told of pages First to Last; it rests until what it waits for is over, which may be the
+    -- sweep of what it was cut by; it is answered with a status; what was written or read has failed.
     Ends         : out   std_logic;
     Tells        : out   std_logic;
     Rests        : out   std_logic;
@@ -79,8 +78,8 @@ entity alloc_realloc is
     Answers      : out   std_logic;
     Status       : out   AllocStatus_t;
     Fails        : out   std_logic;
-    -- Parts: a place for Count pages is sought, in an empty region or else among others, and how that has ended. Words
-    -- of these pages are written, and the answer follows. The region's longest free row is counted.
+    -- Parts: a place for Count pages is sought, in an empty region or else among others, and how that has ended.
+    -- Words of these pages are written, and the answer follows. The region's longest free row is counted.
     Seeks        : out   std_logic;
     Alone        : out   std_logic;
     Sought       : in    AllocStatus_t;
@@ -126,8 +125,8 @@ entity alloc_realloc is
     Dies_Last    : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Tells_First  : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Moves        : out   std_logic;
-    -- One is on its way elsewhere, until it is answered or memory has failed; frames are promised to it; its old place
-    -- is drained. Where the allocation is.
+    -- One is on its way elsewhere, until it is answered or memory has failed; frames are promised to it; its old
+    -- place is drained. Where the allocation is.
     Drained      : in    std_logic;
     IsBroken     : in    std_logic;
     Over         : in    std_logic;
@@ -138,7 +137,8 @@ entity alloc_realloc is
     -- A page that was the last of its allocation has the mark still.
     Trails       : out   std_logic;
     Trail        : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
-    -- Words that move, or are cut (`move_words`), in the allocation's table of before, or those of a run (`split_run`)
+    -- Words that move, or are cut (`move_words`), in the allocation's table of before, or those of a run
+    -- (`split_run`)
     Move_Read    : out   std_logic;
     Read_Number  : out   std_logic_vector(NumberBits_g - 1 downto 0);
     Read_Within  : out   std_logic_vector(LeafBits_g - 1 downto 0);
@@ -248,9 +248,8 @@ architecture rtl of alloc_realloc is
     IsLarge  : std_logic;
     Fits     : std_logic;
     More     : Within_t;
-    -- Of one that gets fewer pages, a cycle earlier: how many fewer; those from the beginning of the last one's row of
-    -- 64.
-    -- Those words that are read begin with its first one.
+    -- Of one that gets fewer pages, a cycle earlier: how many fewer; those from the beginning of the last one's row
+    -- of 64. Those words that are read begin with its first one.
     Fewer    : Count_t;
     InRow    : unsigned(Row_c downto 0);
     Begins   : std_logic;

@@ -233,8 +233,8 @@ architecture rtl of allocator is
     Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
     Writable : std_logic;
     Lazy     : std_logic;
-    -- A malloc waits until its invalidation has been taken, a free until it is done, a realloc of what was cut until the
-    -- sweep has ended.
+    -- A malloc waits until its invalidation has been taken, a free until it is done, a realloc of what was cut until
+    -- the sweep has ended.
     Telling  : std_logic;
     Draining : std_logic;
     Held     : std_logic;

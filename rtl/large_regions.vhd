@@ -1,12 +1,13 @@
 -- Large allocations: the regions that one has for itself, one after the other.
 --
 -- It says what is done with the region where the allocator is: its record, its word of the root, its table or its run
--- of frames. A large allocation is made in passes over its regions: everything that they need is taken, and given back
--- if it is not enough; words of tables are written; when they are visible the root leads to them. One that gets more
--- pages does so with its last region and those behind it, if they are empty. Else other regions are taken, and when its
--- old ones are drained its tables and runs go there; so does the table of a small one that becomes large. One that is
--- freed is swept region by region, then its regions are left, and are empty when an invalidation is done.
--- What is done, and in which order, is as in the model crates/card/src/window/alloc/large.rs, realloc.rs and sweep.rs.
+-- of frames. A large allocation is made in passes over its regions: everything that they need is taken, and given
+-- back if it is not enough; words of tables are written; when they are visible the root leads to them. One that gets
+-- more pages does so with its last region and those behind it, if they are empty. Else other regions are taken, and
+-- when its old ones are drained its tables and runs go there; so does the table of a small one that becomes large.
+-- One that is freed is swept region by region, then its regions are left, and are empty when an invalidation is done.
+-- What is done, and in which order, is as in the model crates/card/src/window/alloc/large.rs, realloc.rs and
+-- sweep.rs.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -40,9 +41,9 @@ entity large_regions is
     From        : in    std_logic_vector(RootBits_g - 1 downto 0);
     Till        : in    std_logic_vector(RootBits_g - 1 downto 0);
     Moved       : in    std_logic;
-    -- For one cycle: it has ended. How, until another begins; the first region of the allocation, the first and the last
-    -- of the pages that it got. It has to go elsewhere, for which so many frames are promised; the page before these has
-    -- the mark of the last one in a table.
+    -- For one cycle: it has ended. How, until another begins; the first region of the allocation, the first and the
+    -- last of the pages that it got. It has to go elsewhere, for which so many frames are promised; the page before
+    -- these has the mark of the last one in a table.
     Done        : out   std_logic;
     Status      : out   AllocStatus_t;
     To_First    : out   std_logic_vector(RootBits_g - 1 downto 0);
@@ -59,8 +60,8 @@ entity large_regions is
     To_Region   : out   std_logic_vector(RootBits_g - 1 downto 0);
     Loads       : out   std_logic;
     Part        : in    RegionPart_t;
-    -- The region's record is written: it becomes one of this allocation, what was taken becomes its own, or another use
-    -- and another part.
+    -- The region's record is written: it becomes one of this allocation, what was taken becomes its own, or another
+    -- use and another part.
     Write       : out   std_logic;
     Is_New      : out   std_logic;
     Takes       : out   std_logic;
@@ -71,7 +72,8 @@ entity large_regions is
     Is_First    : out   std_logic;
     Is_Last     : out   std_logic;
     Span        : out   std_logic_vector(RootBits_g - 1 downto 0);
-    -- Empty regions: a row of so many more is looked for, anywhere or here, or the region is one, or is none any more.
+    -- Empty regions: a row of so many more is looked for, anywhere or here, or the region is one, or is none any
+    -- more.
     Empty_Valid : out   std_logic;
     Empty_Ready : in    std_logic;
     Empty_Find  : out   std_logic;
@@ -97,8 +99,8 @@ entity large_regions is
     Frames_Free : in    std_logic_vector(FrameBits_g downto 0);
     Given_Valid : in    std_logic;
     Given_Ok    : in    std_logic;
-    -- The words of the region's pages are written, so many from a place on, with which the allocation begins or not; all
-    -- that was written is visible; some of it failed.
+    -- The words of the region's pages are written, so many from a place on, with which the allocation begins or not;
+    -- all that was written is visible; some of it failed.
     Words_Start : out   std_logic;
     Words_From  : out   std_logic_vector(LeafBits_g - 1 downto 0);
     Words_Count : out   std_logic_vector(LeafBits_g downto 0);
@@ -154,8 +156,8 @@ architecture rtl of large_regions is
     -- The page is known from which on it gets more.
     StateFit,
     StateFitted,
-    -- A region gets a run; else any table, since all of its words are written; else, or where it is not whole, a table
-    -- of zeroes.
+    -- A region gets a run; else any table, since all of its words are written; else, or where it is not whole, a
+    -- table of zeroes.
     StateAt,
     StateTake,
     StateRun,
@@ -196,8 +198,8 @@ architecture rtl of large_regions is
     Pass    : Pass_t;
     First   : Region_t;
     Last    : Region_t;
-    -- It gets more pages: from this region on, and within it; in place, with regions more behind those it has, less one,
-    -- where all ones means none; its last region so far.
+    -- It gets more pages: from this region on, and within it; in place, with regions more behind those it has, less
+    -- one, where all ones means none; its last region so far.
     Grows   : std_logic;
     InPlace : std_logic;
     NewFrom : Region_t;

@@ -749,8 +749,8 @@ begin
       check(status_v = AllocOk_c or status_v = AllocBusError_c, "status");
     end procedure;
 
-    -- The same of what makes allocations larger: a small one becomes large; it gets a page, and a region, where it is; it
-    -- goes elsewhere. How many of them ended with an error.
+    -- The same of what makes allocations larger: a small one becomes large; it gets a page, and a region, where it
+    -- is; it goes elsewhere. How many of them ended with an error.
     procedure surviveGrowth (from : natural; failed : out natural) is
       variable failed_v : natural := 0;
 
@@ -916,8 +916,8 @@ begin
         end loop;
       end loop;
       check_equal(status_v, AllocNoFrames_c, "until there are no frames");
-      -- So few are free that those that come back are given first, in their order: two of them to tables that are to be
-      -- ready.
+      -- So few are free that those that come back are given first, in their order: two of them to tables that are to
+      -- be ready.
       word_v := Tables.read(wordOf(page_v) + 2);
       free(first_v);
       settleDown;
@@ -981,8 +981,8 @@ begin
       end loop;
     end procedure;
 
-    -- So many pages are freed and swept, from the first step's begin until nothing is left to do. Their frames all come
-    -- back: there are as many again.
+    -- So many pages are freed and swept, from the first step's begin until nothing is left to do. Their frames all
+    -- come back: there are as many again.
     procedure swept (pages : positive; is_scattered : boolean; limit : natural := 0) is
       -- A page a cycle, behind the words of the first step, which are read and written by the beat.
       constant Scattered_c : positive := 220 + 2 * minimum(pages, 512) / 8 + pages;
@@ -1441,6 +1441,23 @@ begin
       check_equal(FoundStatus, StatusNotMapped_c, "the page behind it");
     end procedure;
 
+    -- The last region of the window is one of a large allocation, and the first ones are empty: it goes there.
+    procedure growsAtEnd is
+      variable large_v : std_logic_vector(AddrBits_c - 1 downto 0);
+    begin
+      malloc(192, '1');
+      first_v := addr_v;
+      malloc(64, '1');
+      large_v := addr_v;
+      free(first_v);
+      settleDown;
+      realloc(large_v, 96, '1');
+      check_equal(status_v, AllocOk_c, "a realloc");
+      check_equal(pageOf(addr_v), 0, "its place");
+      touch(95, '1');
+      check_equal(FoundStatus, StatusOk_c, "the last page");
+    end procedure;
+
     -- A touch meanwhile gets none of the frames that are promised to a large allocation that moves.
     procedure framesArePromised is
       variable lazy_v : natural;
@@ -1454,8 +1471,7 @@ begin
       malloc(32, '1');
       Allowed <= Done;
       -- One region more, of which the words need all frames that there are.
-      command(AllocRealloc_c, shift_left(to_unsigned(64 + to_integer(unsigned(FramesFree)), 64), PageBits_g), first_v, 0,
-        "00");
+      command(AllocRealloc_c, shift_left(to_unsigned(64, 64) + unsigned(FramesFree), PageBits_g), first_v, 0, "00");
       for i in 1 to 300 loop
         tick;
       end loop;
@@ -1832,6 +1848,8 @@ begin
         growthFails;
         reset;
         framesArePromised;
+        reset;
+        growsAtEnd;
         reset;
         roomIsCounted;
         reset;
