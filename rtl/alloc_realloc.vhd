@@ -582,7 +582,7 @@ begin
           -- What it was cut by lies where it would grow to.
           if r.NoFrames = '1' then
             answer(AllocNoFrames_c);
-          elsif IsDying = '1' and withinOf(r.OldLast) /= (LeafBits_g - 1 downto 0 => '1') then
+          elsif IsDying = '1' then
             Rests <= '1';
             Holds <= '1';
           else

@@ -238,6 +238,8 @@ architecture rtl of allocator is
     Telling  : std_logic;
     Draining : std_logic;
     Held     : std_logic;
+    -- The sweep has ended, or memory has failed, a cycle later.
+    Resumes  : std_logic;
     -- Its pages; there are none, or more than there are.
     Pages    : unsigned(WindowBits_c downto 0);
     IsZero   : std_logic;
@@ -813,7 +815,7 @@ begin
   HasWord     <= not r.Awaits or Axi_RValid;
 
   -- Frames that come back are there for whatever is next, but for words that are swept.
-  GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or IsDrained or Cmd_Valid);
+  GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or IsDrained or Cmd_Valid or r.Resumes);
 
   i_sweep : entity work.alloc_sweep
     generic map (
@@ -1627,6 +1629,7 @@ begin
     end if;
 
     v.IsDying  := IsDying;
+    v.Resumes  := r.Held and (SweepIsOver or r.Broken);
     v.LastRegion := r.Region + resize(r.Rec.Room, RootBits_g);
     v.UsedMore := r.Rec.Used + r.Count;
     v.UsedLess := r.Rec.Used - r.Count;
@@ -1668,8 +1671,9 @@ begin
           v.Source := SourceCommand;
           v.Region := regionOf(unsigned(ReallocPage));
           beginRealloc(ReallocFinish);
-        elsif r.Held = '1' and SweepGiving = '0' and (SweepIsOver = '1' or r.Broken = '1') then
-          v.Held   := '0';
+        elsif r.Resumes = '1' then
+          v.Held    := '0';
+          v.Resumes := '0';
           v.Source := SourceCommand;
           v.Page   := unsigned(ReallocPage);
           v.State  := StateCheck;

@@ -1887,7 +1887,7 @@ MUTANTS = [
     Mutant(
         "a touch does not wait for frames that come back",
         "allocator.vhd",
-        "GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or IsDrained or Cmd_Valid);",
+        "GivesFirst <= SweepGiving and (SweepIsTold or Touch_Valid or IsDrained or Cmd_Valid or r.Resumes);",
         "GivesFirst <= '0';",
         "bench:*tb_allocator*while frames come back*",
     ),
@@ -2232,22 +2232,15 @@ MUTANTS = [
     Mutant(
         "a large allocation grows into what it was cut by",
         "alloc_realloc.vhd",
-        "elsif IsDying = '1' and withinOf(r.OldLast)",
-        "elsif false and withinOf(r.OldLast)",
-        TRACE,
-    ),
-    Mutant(
-        "a large allocation that fills its regions waits for what lies behind",
-        "alloc_realloc.vhd",
-        "elsif IsDying = '1' and withinOf(r.OldLast) /= (LeafBits_g - 1 downto 0 => '1') then",
         "elsif IsDying = '1' then",
+        "elsif false then",
         TRACE,
     ),
     Mutant(
         "a realloc that waits for the sweep waits for ever when memory has failed",
         "allocator.vhd",
-        "(SweepIsOver = '1' or r.Broken = '1') then",
-        "SweepIsOver = '1' then",
+        "v.Resumes  := r.Held and (SweepIsOver or r.Broken);",
+        "v.Resumes  := r.Held and SweepIsOver;",
         "bench:*tb_allocator*fails harms*",
     ),
     Mutant(

@@ -1305,6 +1305,8 @@ begin
       refused("a realloc of a small one to as many", AllocNoSpace_c, 4);
       realloc(first_v, 2 ** LeafBits_g + 8 + Frames_g, '0');
       refused("a realloc of a large one to more pages by all frames", AllocNoFrames_c, 3);
+      realloc(first_v, Pages_c - 2 ** (LeafBits_g + 1), '0');
+      refused("a realloc of a large one for which there is neither", AllocNoFrames_c, 4);
       free(other_v);
       check_equal(status_v, AllocOk_c, "a free of the small one");
       settleDown;
@@ -1415,8 +1417,11 @@ begin
     -- region, which has none. Then it gets what it can.
     procedure growthFails is
       variable free_v : unsigned(FrameBits_g downto 0);
+      variable lazy_v : natural;
     begin
       rest(2);
+      malloc(32, '1');
+      lazy_v := pageOf(addr_v);
       malloc(40, '1');
       first_v := addr_v;
       -- One of the ready tables is taken.
@@ -1430,9 +1435,20 @@ begin
       check_equal(unsigned(FramesFree), free_v, "frames that are free, but for that of a table that is ready now");
       touch(pageOf(first_v) + 40, '1');
       check_equal(FoundStatus, StatusNotMapped_c, "the page behind the last one");
+      touch(pageOf(first_v) + 39, '1');
+      check_equal(FoundStatus, StatusOk_c, "the last one");
+      check_equal(Tables.read(pageOf(first_v) / 32 + 1)(TableBit_c), '1', "it gets a table, as there is none");
+      free_v := free_v - 1;
       realloc(first_v, 40 + 30, '0');
       check_equal(status_v, AllocOk_c, "a realloc");
       check_equal(unsigned(FramesFree), free_v - 30, "frames for its pages; tables were ready");
+      -- No table is to be had without a frame, and the last region has words already.
+      touch(lazy_v, '1');
+      check_equal(FoundStatus, StatusOk_c, "a page and a table");
+      free_v := unsigned(FramesFree);
+      realloc(first_v, 40 + 30 + to_integer(free_v), '0');
+      check_equal(status_v, AllocNoFrames_c, "a realloc by all frames again");
+      check_equal(unsigned(FramesFree), free_v - 1, "frames that are free, and that of a table that is ready now");
       touch(pageOf(addr_v) + 39, '1');
       check_equal(FoundStatus, StatusOk_c, "a page of before");
       touch(pageOf(addr_v) + 69, '1');
