@@ -1449,11 +1449,11 @@ begin
       realloc(first_v, 40 + 30 + to_integer(free_v), '0');
       check_equal(status_v, AllocNoFrames_c, "a realloc by all frames again");
       check_equal(unsigned(FramesFree), free_v - 1, "frames that are free, and that of a table that is ready now");
-      touch(pageOf(addr_v) + 39, '1');
+      touch(pageOf(first_v) + 39, '1');
       check_equal(FoundStatus, StatusOk_c, "a page of before");
-      touch(pageOf(addr_v) + 69, '1');
+      touch(pageOf(first_v) + 69, '1');
       check_equal(FoundStatus, StatusOk_c, "the last page");
-      touch(pageOf(addr_v) + 70, '1');
+      touch(pageOf(first_v) + 70, '1');
       check_equal(FoundStatus, StatusNotMapped_c, "the page behind it");
     end procedure;
 
