@@ -29,7 +29,7 @@ entity bit_row is
     Op_Valid : in    std_logic;
     Op_Ready : out   std_logic;
     -- Bit Index becomes Value, or the first one that is 1 is looked for, where Op_More behind it are 1 too; with
-    -- Op_Here only at Index, behind a bit that is 0.
+    -- Op_Here only at Index.
     Op_Find  : in    std_logic;
     Op_Here  : in    std_logic := '0';
     Op_More  : in    std_logic_vector(IndexBits_g - 1 downto 0);
@@ -204,6 +204,7 @@ begin
             Have  <= Have + 1;
             if Skip /= 0 then
               Skip <= Skip - 1;
+              Have <= (others => '0');
             end if;
             if Alike = '1' then
               Left  <= (others => '0');

@@ -91,6 +91,7 @@ architecture rtl of move_words is
   signal Came      : std_logic;
   signal Wrote     : std_logic;
   signal Queued    : Lanes_t;
+  signal Reserved  : WordMask_t;
   signal QueueOut  : Lanes_t;
   signal HasQueued : std_logic;
   -- Lanes are turned by so many; those of the last two beats. So many more are to be there before some are written.
@@ -107,7 +108,10 @@ architecture rtl of move_words is
   signal NextAt    : Within_t;
   signal LastAt    : Within_t;
   signal IsFirst   : std_logic;
+  -- The word with the mark of the first one; it is left out, which is known when its beat, the first one, has come.
   signal IsHead    : std_logic;
+  signal NoneCame  : std_logic;
+  signal LeavesHead : std_logic;
   signal IsAlone   : std_logic;
   signal IsLast    : std_logic;
   signal Leaves    : std_logic;
@@ -189,6 +193,7 @@ begin
   g_come : for i in 0 to BeatWords_c - 1 generate
     Queued(LaneBits_c * (i + 1) - 1 downto LaneBits_c * i) <=
       laneOfWord(Data(WordBits_c * (i + 1) - 1 downto WordBits_c * i), FrameBits_g);
+    Reserved(i) <= Queued(LaneBits_c * i + LaneSizeBits_c + 1);
   end generate;
 
   i_queue : entity work.fifo
@@ -233,8 +238,7 @@ begin
   -- Words that are written
   ------------------------------------------------------------------------------------------------
   IsAlone <= Cut or IsHead;
-  -- That of a large allocation begins a beat.
-  IsHead  <= IsFirst and Begins and not IsLeft(0);
+  IsHead  <= IsFirst and Begins and not LeavesHead;
   IsLast  <= Cut when At = LastAt else '0';
 
   -- The rest of the beat is written, and the next one begins, or it was the last one.
@@ -282,6 +286,10 @@ begin
       if Came = '1' then
         Comes     <= Comes - 1;
         HasFailed <= HasFailed or Data_Failed;
+        NoneCame  <= '0';
+        if NoneCame = '1' then
+          LeavesHead <= To_Large and Reserved(to_integer(inBeat(unsigned(From))));
+        end if;
       end if;
       if Take = '1' then
         Takes <= Takes - 1;
@@ -297,6 +305,7 @@ begin
         Room      <= Depth_c;
         ReadAt    <= beatOf(unsigned(From));
         HasFailed <= '0';
+        NoneCame  <= '1';
       end if;
       if Rst = '1' then
         Running <= '0';

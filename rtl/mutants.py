@@ -2223,6 +2223,13 @@ MUTANTS = [
         TRACE,
     ),
     Mutant(
+        "regions before the one that is asked for are of its row",
+        "bit_row.vhd",
+        "              Have <= (others => '0');\n            end if;\n            if Alike",
+        "              null;\n            end if;\n            if Alike",
+        RUNS,
+    ),
+    Mutant(
         "a region that others have, in front of the one that is asked for, ends the search",
         "bit_row.vhd",
         "elsif Here = '1' and Skip = 0 and Word(0) = '0' then",
@@ -2400,7 +2407,7 @@ MUTANTS = [
     Mutant(
         "the first word of what becomes large has its marks without a frame",
         "move_words.vhd",
-        "  IsHead  <= IsFirst and Begins and not IsLeft(0);",
+        "  IsHead  <= IsFirst and Begins and not LeavesHead;",
         "  IsHead  <= IsFirst and Begins;",
         TRACE,
     ),

@@ -1964,6 +1964,9 @@ begin
         settleDown;
 
       elsif run("an access that fails harms nobody") then
+        growthWaits(false);
+        growthWaits(true);
+        reset;
         failShrink;
         reset;
         -- The first word, and two beats of those that stay.
@@ -1987,9 +1990,6 @@ begin
           steps_v := steps_v + 1;
         end loop;
         check(steps_v > 30, "accesses: " & to_string(steps_v));
-        growthWaits(false);
-        growthWaits(true);
-        reset;
         failFull;
         reset;
       end if;
