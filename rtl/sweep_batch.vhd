@@ -34,7 +34,7 @@ entity sweep_batch is
     -- and not all is swept.
     Done        : out   std_logic;
     Failed      : out   std_logic;
-    -- Frames are on their way back.
+    -- Frames are on their way back, or were a cycle earlier: from the second cycle behind Done on.
     Gives       : out   std_logic;
     -- Beats of the table
     Read_Valid  : out   std_logic;
@@ -389,7 +389,6 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Frames that come back
   ------------------------------------------------------------------------------------------------
-  Gives       <= '1' when At /= Base or OutValid = '1' or Answers /= 0 else '0';
   Frame_Valid <= OutValid;
   Frame_Size  <= std_logic_vector(to_unsigned(OutSize, SizeBits_c));
   Frame_First <= std_logic_vector(OutFrame);
@@ -416,7 +415,8 @@ begin
   p_give : process (Clk) is
   begin
     if rising_edge(Clk) then
-      At <= NextAt;
+      At    <= NextAt;
+      Gives <= '1' when At /= Base or OutValid = '1' or Answers /= 0 else '0';
       if OutValid = '0' or Frame_Ready = '1' then
         OutValid <= '0';
       end if;
@@ -434,6 +434,7 @@ begin
       end if;
       if Rst = '1' then
         At       <= (others => '0');
+        Gives    <= '0';
         IsPartly <= '0';
         OutValid <= '0';
         Answers  <= 0;
