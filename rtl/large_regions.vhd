@@ -26,7 +26,7 @@ entity large_regions is
     Clk         : in    std_logic;
     -- Whatever was done is over: after a reset, or when memory has failed.
     Rst         : in    std_logic;
-    -- What is to be done. It stands until it is done, as does all that it is done with.
+    -- What is to be done. All that it is done with stands until it is done.
     Start       : in    std_logic;
     What        : in    LargeWork_t;
     -- Of what is made: its pages, as many as a region has or more, and whether it is lazy.
@@ -195,6 +195,9 @@ architecture rtl of large_regions is
 
   type Registers_t is record
     State   : State_t;
+    -- What was begun in the cycle before.
+    Starts  : std_logic;
+    Work    : LargeWork_t;
     Pass    : Pass_t;
     First   : Region_t;
     Last    : Region_t;
@@ -353,6 +356,8 @@ begin
     v.IsFull  := and r.LastIn;
     v.IsLast  := '1' when unsigned(Region) = r.Last else '0';
     v.IsWhole := not v.IsLast or r.IsFull;
+    v.Starts  := Start;
+    v.Work    := What;
     v.LastCount := ('0' & r.LastIn) + 1;
     v.PagesIn := to_unsigned(2 ** LeafBits_g, Count_t'length);
     if r.IsLast = '1' then
@@ -390,7 +395,7 @@ begin
       when StateIdle =>
         v.Span   := less_v(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
         v.LastIn := less_v(LeafBits_g - 1 downto 0);
-        if Start = '1' then
+        if r.Starts = '1' then
           v.Needs   := (others => '0');
           v.NoRun   := '0';
           v.Status  := AllocOk_c;
@@ -399,7 +404,7 @@ begin
           v.InPlace := '0';
           v.Reached := '1';
           v.Last    := unsigned(Till);
-          case What is
+          case r.Work is
             when LargeMake =>
               v.State := StateFind;
             when LargeGrow =>
@@ -786,7 +791,8 @@ begin
     end case;
 
     if Rst = '1' then
-      v.State := StateIdle;
+      v.State  := StateIdle;
+      v.Starts := '0';
     end if;
     n <= v;
   end process;
