@@ -31,7 +31,7 @@ entity bit_row is
     -- Bit Index becomes Value, or the first one that is 1 is looked for, where Op_More behind it are 1 too; with
     -- Op_Here only at Index.
     Op_Find  : in    std_logic;
-    Op_Here  : in    std_logic := '0';
+    Op_Here  : in    std_logic;
     Op_More  : in    std_logic_vector(IndexBits_g - 1 downto 0);
     Op_Index : in    std_logic_vector(IndexBits_g - 1 downto 0);
     Op_Value : in    std_logic;
