@@ -68,7 +68,7 @@ impl Driver {
         let stuck = |agent: &AgentId| self.stuck.contains(agent.home());
         for agent in mappers.iter().filter(|agent| !copies.is_empty() && !stuck(agent)) {
             let at = location(agent, copies, entry.owner());
-            if !self.config.capabilities.can_map(agent, at) {
+            if !self.reaches_page(entry, agent, at) {
                 return fail("an agent maps a memory it cannot reach");
             }
         }

@@ -28,6 +28,7 @@ use crate::placement::PlacementScheme;
 use crate::scratch::Scratch;
 use crate::tables::frames::Frames;
 use crate::tables::history::History;
+use crate::tables::layout::Layout;
 use crate::tables::page_table::PageTable;
 use crate::tables::residency::Residency;
 use crate::tables::sorted::SortedMap;
@@ -177,7 +178,7 @@ impl Driver {
             .iter()
             .map(|&frames| CardState {
                 frames: Frames::of_card(frames, config.eviction),
-                residency: Residency::new(config.arena.start),
+                residency: Residency::new(Layout::new(config.arena)),
                 replicas: IndexMap::default(),
                 running: 0,
                 evicting: 0,

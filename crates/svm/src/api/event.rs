@@ -176,6 +176,27 @@ pub enum Request {
         /// Where the allocation starts.
         addr: VirtAddr,
     },
+    /// Take memory that the program has, outside the arena, as an allocation. All of it is on the host,
+    /// mapped by the CPU, which may write it. The host's frames are the program's own pages: they are not
+    /// given back by [`Request::Trim`].
+    Adopt {
+        /// The pages.
+        range: PageRange,
+        /// Bytes, for reports.
+        bytes: u64,
+        /// A name for reports; may be empty.
+        name: Arc<str>,
+        /// Whether its pages move. Cards do not map pages that do at the host then. Those that do not are
+        /// pinned to the host, and reached there.
+        moves: bool,
+    },
+    /// Give an adopted allocation back to the program. It succeeds when all of it is on the host, mapped by
+    /// the CPU alone, but for what was lost with cards; the CPU may use it all the time, cards get none of it
+    /// any more. If it fails the memory is adopted as before.
+    Disown {
+        /// Where the allocation starts.
+        addr: VirtAddr,
+    },
     /// Move a range to a memory now (UMPM). Succeeds when it is all there.
     Migrate {
         /// The pages.

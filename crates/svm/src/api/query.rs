@@ -139,7 +139,7 @@ impl Driver {
 
     /// Where the parts of a range are: merged, in ascending order.
     pub fn locate(&self, range: PageRange) -> Vec<Located> {
-        let range = range.intersection(self.config.arena);
+        let range = self.known(range);
         let mut parts: Vec<Located> = Vec::new();
         let mut page = range.start;
         while page < range.end() {
@@ -169,6 +169,23 @@ impl Driver {
             part.reason = newest.filter(|m| Some(m.to) == part.owner).map(|m| m.reason);
         }
         parts
+    }
+
+    /// The parts of an allocation whose bytes are gone with a card.
+    pub fn lost(&self, range: PageRange) -> Vec<PageRange> {
+        let parts = self.locate(range).into_iter();
+        parts.filter(|part| part.state == PageState::Lost).map(|part| part.range).collect()
+    }
+
+    /// The part of a range that can be in the space: in the arena, or in the adopted allocation that it
+    /// begins in.
+    pub(crate) fn known(&self, range: PageRange) -> PageRange {
+        let arena = range.intersection(self.config.arena);
+        if !arena.is_empty() {
+            return arena;
+        }
+        let object = self.space.holding(range.start);
+        object.map_or(PageRange::new(range.start, 0), |object| range.intersection(object.range))
     }
 
     /// The merged ranges that have a valid copy on `card`.

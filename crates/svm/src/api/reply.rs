@@ -83,6 +83,16 @@ pub enum RequestError {
         /// The largest gap.
         largest_gap: u64,
     },
+    /// Memory that is to be adopted is the space's already.
+    #[error(
+        "{range} cannot be adopted: {known} of it, or around it, is memory of the space already"
+    )]
+    InTheSpace {
+        /// What was to be adopted.
+        range: PageRange,
+        /// What is there: an allocation, or the arena.
+        known: PageRange,
+    },
     /// The address is not the start of an allocation.
     #[error("{addr} is not the start of an allocation; pass the address that alloc returned")]
     NotAnAllocation {

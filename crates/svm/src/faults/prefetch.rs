@@ -97,7 +97,7 @@ impl Driver {
             return;
         }
         for neighbour in window.pages() {
-            if self.config.arena.contains(neighbour) {
+            if self.table.covers(neighbour) {
                 self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, ALONE);
             }
         }
@@ -112,7 +112,7 @@ impl Driver {
     fn is_used_by_host(&self, window: PageRange) -> bool {
         let first = PageNo(window.start.0.saturating_sub(1));
         let wider = PageRange::new(first, window.end().0 + 1 - first.0);
-        wider.intersection(self.config.arena).pages().any(|page| self.maps_on_host(page))
+        wider.pages().any(|page| self.maps_on_host(page))
     }
 
     /// Enters `page` if it is in the same situation as the page of `transition`. Unless that is `firm`,

@@ -62,7 +62,7 @@ impl Driver {
             return;
         }
         let mut plan = self.scratch.plans.take();
-        for page in range.intersection(self.config.arena).pages() {
+        for page in self.known(range).pages() {
             let entry = *self.table.get(page);
             let busy = self.may_plan(page, &entry, None).is_err();
             let held = entry.has(flag::PINNED) || entry.directory.copies().is_empty();

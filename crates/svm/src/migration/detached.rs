@@ -154,7 +154,7 @@ impl Driver {
     /// or allocated anew.
     pub(crate) fn poison(&mut self, page: PageNo) {
         self.blocked.remove(&page);
-        if !self.config.arena.contains(page) {
+        if !self.table.covers(page) {
             return;
         }
         self.stats.cancelled_faults += 1;

@@ -69,6 +69,8 @@ impl Driver {
                 Held::Frames(card, frame, count) => {
                     self.cards[card.0 as usize].frames.end_quarantine(frame, count);
                 }
+                // What was adopted may be the program's again.
+                Held::Host(range) if !self.table.covers(range.start) => {}
                 Held::Host(range) => {
                     self.table.for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
                 }
@@ -157,7 +159,7 @@ impl Driver {
     fn forget_card(&mut self, card: CardId) {
         let state = &mut self.cards[card.0 as usize];
         state.frames = Frames::of_card(state.frames.total(), self.config.eviction);
-        state.residency = Residency::new(self.config.arena.start);
+        state.residency = Residency::new(self.space.layout().clone());
         state.replicas.clear();
         self.quarantine.retain(|entry| !matches!(entry.held, Held::Frames(on, ..) if on == card));
         for chain in self.chains.iter_mut() {

@@ -116,7 +116,7 @@ impl Driver {
         let held = if access.is_write() { directory.writers() } else { directory.mappers() };
         // One that has not let go may be in the directory of a page that it cannot reach.
         let at = location(agent, directory.copies(), entry.owner());
-        if held.contains(agent) && self.reaches(agent, at) {
+        if held.contains(agent) && self.reaches_page(entry, agent, at) {
             return Ok(None);
         }
         if self.is_pinned_away(page, entry, agent, access) {
@@ -162,7 +162,8 @@ impl Driver {
             }
             _ => {}
         }
-        if entry.has(flag::DOOMED) {
+        // What is given back to the program its own threads may use all the time.
+        if entry.has(flag::DOOMED) && !(entry.directory.is_adopted() && agent.is_cpu()) {
             return Some(CancelReason::Freed);
         }
         if entry.has(flag::READ_ONLY) && access.is_write() && !agent.is_cpu() {
@@ -183,7 +184,7 @@ impl Driver {
         let has_copy = entry.directory.copies().contains(agent.home()) && !access.is_write();
         entry.has(flag::PINNED)
             && !has_copy
-            && !self.reaches(agent, MemoryId::HOST)
+            && !self.reaches_page(entry, agent, MemoryId::HOST)
             && self.pins.iter().any(|pin| pin.at.is_host() && pin.range.contains(page))
     }
 
@@ -250,8 +251,7 @@ impl Driver {
         let preferred = self.space.holding(page)?.hint(page)?.preferred?;
         let fresh = entry.directory.copies().is_empty();
         let there = preferred == entry.owner() && !fresh;
-        if there && preferred != agent.home() && self.config.capabilities.can_map(agent, preferred)
-        {
+        if there && preferred != agent.home() && self.reaches_page(entry, agent, preferred) {
             return Some(Action::MapRemote);
         }
         (preferred == agent.home()).then_some(Action::Migrate)
@@ -295,6 +295,7 @@ impl Driver {
             || entry.directory.bounces() >= self.config.thrash.throttle_after;
         match self.placement.grain() {
             _ if alone => PageRange::page(page),
+            u64::MAX if entry.directory.is_adopted() => PageRange::page(page),
             u64::MAX => self.config.arena,
             grain => PageRange::new(page.align_down(grain), grain),
         }

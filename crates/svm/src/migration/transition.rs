@@ -193,11 +193,11 @@ impl Driver {
         let exclusive = access.is_write() || transition.lends || self.takes_alone(agent, action);
         if copies.is_empty() {
             self.plan_fresh(&mut transition, home);
-        } else if action == Action::MapOnHost && self.reaches(agent, MemoryId::HOST) {
+        } else if action == Action::MapOnHost && self.reaches_page(entry, agent, MemoryId::HOST) {
             plan_on_host(&mut transition);
         } else if copies.contains(home) {
             self.plan_at_home(&mut transition, home, exclusive, action);
-        } else if action == Action::MapRemote && self.reaches(agent, entry.owner()) {
+        } else if action == Action::MapRemote && self.reaches_page(entry, agent, entry.owner()) {
             transition.label = Label::RemoteMap;
             if access.is_write() {
                 transition.after = MemorySet::only(transition.owner);
@@ -332,6 +332,13 @@ impl Driver {
     /// Whether an agent can map a memory, its own or over the bus.
     pub fn reaches(&self, agent: AgentId, memory: MemoryId) -> bool {
         self.config.capabilities.can_map(agent, memory)
+    }
+
+    /// Whether an agent can map a page where `memory` has it. What was adopted the CPU alone maps on the
+    /// host: its frames there are the program's own, and cards do not reach them.
+    pub(crate) fn reaches_page(&self, entry: &PageEntry, agent: AgentId, memory: MemoryId) -> bool {
+        let beyond = entry.directory.is_adopted() && memory.is_host() && !agent.is_cpu();
+        !beyond && self.reaches(agent, memory)
     }
 
     /// The frame that holds `page` in `memory`, which has a valid copy.

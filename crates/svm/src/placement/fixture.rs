@@ -10,7 +10,9 @@ use farside_types::{
 
 use super::by_name;
 use crate::api::event::{CardFault, Need, Request};
-use crate::{Command, Config, Driver, Event, Outcome, PrefetchConfig, RingOp, Step};
+use crate::{
+    Command, Config, Driver, Event, Outcome, PrefetchConfig, RingOp, Step, StepError, StepErrorKind,
+};
 
 /// Between two things that happen.
 const APART: Span = Span::from_millis(1_000);
@@ -29,6 +31,8 @@ pub(crate) struct Fixture {
     written: HashSet<(CardId, PageNo)>,
     /// Cards do not tell what they have used: pages that they were asked about meanwhile.
     pub(crate) unanswered: Option<u64>,
+    /// Copies that are to fail.
+    failing: u64,
 }
 
 impl Fixture {
@@ -62,6 +66,7 @@ impl Fixture {
             used: HashSet::new(),
             written: HashSet::new(),
             unanswered: None,
+            failing: 0,
         };
         fixture.pages = fixture.allocate(pages);
         fixture
@@ -137,6 +142,11 @@ impl Fixture {
         }
     }
 
+    /// The next copies fail, so many of them.
+    pub(crate) fn fail_copies(&mut self, copies: u64) {
+        self.failing = copies;
+    }
+
     /// A card's access counter of a group reached its threshold.
     pub(crate) fn counter(&mut self, card: u8, pages: PageRange) {
         self.handle(Event::CounterNotice { card: CardId(card), pages, count: 256 });
@@ -164,7 +174,11 @@ impl Fixture {
                 }
                 self.tell(*card, header.id, op);
             }
-            self.driver.handle(self.now, command.header().done(Ok(())));
+            let fails = self.failing > 0 && matches!(command, Command::Transfer(..));
+            self.failing -= u64::from(fails);
+            let failed = StepError { pages_done: 0, kind: StepErrorKind::Transfer };
+            let result = if fails { Err(failed) } else { Ok(()) };
+            self.driver.handle(self.now, command.header().done(result));
         }
         self.driver.check().expect("the driver's tables agree");
     }

@@ -3,6 +3,7 @@
 pub(crate) mod blocks;
 pub(crate) mod frames;
 pub(crate) mod history;
+pub(crate) mod layout;
 pub(crate) mod page;
 pub(crate) mod page_table;
 pub(crate) mod replacement;

@@ -30,14 +30,15 @@ pub enum PageState {
 }
 
 /// Who holds a page, in one word: agents that map it, those that may write, memories with a valid
-/// copy, a mark of a page on loan, and four bits that count recent moves.
+/// copy, marks of adopted memory and of a page on loan, and four bits that count recent moves.
 ///
-/// `mappers` bits 0-19, `writers` 20-39, `copies` 40-58, `lent` 59, `bounces` 60-63.
+/// `mappers` bits 0-19, `writers` 20-39, `copies` 40-57, `adopted` 58, `lent` 59, `bounces` 60-63.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Directory(u64);
 
 const FIELD: u64 = (1 << 20) - 1;
-const COPIES: u64 = (1 << 19) - 1;
+const COPIES: u64 = (1 << 18) - 1;
+const ADOPTED: u64 = 1 << 58;
 const LENT: u64 = 1 << 59;
 
 impl Directory {
@@ -56,6 +57,20 @@ impl Directory {
     /// Mappers, writers and copies alone.
     pub(crate) fn mapping(self) -> u64 {
         self.0 & !(0xf << 60 | LENT)
+    }
+
+    /// Whether the page is of memory that the program had and has given to the space, and moves
+    /// ([`crate::Request::Adopt`]): the CPU alone maps it on the host.
+    pub(crate) fn is_adopted(self) -> bool {
+        self.0 & ADOPTED != 0
+    }
+
+    /// Of a page that the CPU has, adopted, and whether it moves.
+    pub(crate) fn adopted(moves: bool) -> Directory {
+        let mut directory = Directory(if moves { ADOPTED } else { 0 });
+        directory.map(AgentId::CPU, Rights::ReadWrite);
+        directory.set_copies(MemorySet::only(MemoryId::HOST));
+        directory
     }
 
     /// Whether the page is on loan to the card that has it: the host's frame has the bytes that it had when it
@@ -249,6 +264,7 @@ mod tests {
         word.set_copies(MemorySet::only(MemoryId(16)));
         word.set_bounces(99);
         word.set_lent(true);
+        assert!(!word.is_adopted());
         assert_eq!(word.mappers().len(), 2);
         assert_eq!(word.writers(), AgentSet::only(far));
         assert_eq!(word.copies(), MemorySet::only(MemoryId(16)));
@@ -260,5 +276,11 @@ mod tests {
         word.unmap(word.mappers());
         assert!(word.mappers().is_empty());
         assert_eq!(word.copies().len(), 1);
+        let mut word = Directory::adopted(true);
+        assert_eq!(word.writers(), AgentSet::only(AgentId::CPU));
+        word.set_copies(MemorySet::only(MemoryId(16)));
+        word.unmap(word.mappers());
+        assert!(word.is_adopted() && !word.is_lent());
+        assert_eq!(word.copies(), MemorySet::only(MemoryId(16)));
     }
 }

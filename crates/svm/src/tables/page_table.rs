@@ -1,18 +1,19 @@
-//! The page table: one entry per page of the arena, in blocks of 512, dense where it is used. A block
-//! of which no page was ever touched has one entry for all of them.
+//! The page table: one entry per page of the space, in blocks of 512, dense where it is used. A block of
+//! the arena of which no page was ever touched has one entry for all of them.
 
 use farside_types::{BLOCK_PAGES, FrameNo, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::blocks::Blocks;
+use crate::tables::layout::Layout;
 use crate::tables::page::PageEntry;
 
 type Block = [PageEntry; BLOCK_PAGES as usize];
 
-/// Entries of all pages of the arena.
+/// Entries of all pages of the space.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PageTable {
-    arena: PageRange,
+    layout: Layout,
     blocks: Blocks<PageEntry, { BLOCK_PAGES as usize }>,
     /// By block: the entry of all its pages, where nobody has touched one of them.
     untouched: Vec<PageEntry>,
@@ -22,58 +23,74 @@ pub(crate) struct PageTable {
 impl PageTable {
     pub(crate) fn new(arena: PageRange) -> PageTable {
         let absent = PageEntry::default();
-        PageTable { arena, blocks: Blocks::new(), untouched: Vec::new(), absent }
+        PageTable {
+            layout: Layout::new(arena),
+            blocks: Blocks::new(),
+            untouched: Vec::new(),
+            absent,
+        }
     }
 
-    /// Index of a page in the arena; the host's frame of the page.
+    /// The number of a page of the space; the host's frame of the page.
     #[inline]
     pub(crate) fn index(&self, page: PageNo) -> u32 {
-        (page.0 - self.arena.start.0) as u32
+        self.layout.index(page)
     }
 
-    /// The page of an index.
+    /// The page of a number.
     #[inline]
     pub(crate) fn page_at(&self, index: u32) -> PageNo {
-        self.arena.start.offset(u64::from(index))
+        self.layout.page_at(index)
+    }
+
+    /// Whether there are entries for `page`.
+    #[inline]
+    pub(crate) fn covers(&self, page: PageNo) -> bool {
+        self.layout.contains(page)
+    }
+
+    /// Makes entries for pages outside the arena; `false` where there are no more numbers for pages.
+    pub(crate) fn adopt(&mut self, range: PageRange) -> bool {
+        self.layout.adopt(range)
+    }
+
+    /// There are no entries for `range`, which was adopted, any more.
+    pub(crate) fn disown(&mut self, range: PageRange) {
+        self.layout.disown(range);
     }
 
     pub(crate) fn host_frame(&self, page: PageNo) -> FrameNo {
         FrameNo(self.index(page))
     }
 
-    /// The entry of `page`; that of an unallocated page outside the arena.
+    /// The entry of `page`; that of an unallocated page outside the space.
     #[inline]
     pub(crate) fn get(&self, page: PageNo) -> &PageEntry {
-        if !self.arena.contains(page) {
-            return &self.absent;
-        }
-        let index = page.0 - self.arena.start.0;
-        let slot = (index / BLOCK_PAGES) as usize;
+        let Some(slot) = self.layout.slot(page) else { return &self.absent };
         match self.blocks.get(slot) {
-            Some(block) => &block[(index % BLOCK_PAGES) as usize],
+            Some(block) => &block[(page.0 % BLOCK_PAGES) as usize],
             None => self.untouched.get(slot).unwrap_or(&self.absent),
         }
     }
 
-    /// The entry of `page`, which lies in the arena.
+    /// The entry of `page`, which lies in the space.
     #[inline]
     pub(crate) fn get_mut(&mut self, page: PageNo) -> &mut PageEntry {
-        let within = (page.0 - self.arena.start.0) % BLOCK_PAGES;
-        &mut self.block_mut(page)[within as usize]
+        &mut self.block_mut(page)[(page.0 % BLOCK_PAGES) as usize]
     }
 
-    /// The block of `page`, which lies in the arena.
+    /// The block of `page`, which lies in the space.
     #[inline]
     fn block_mut(&mut self, page: PageNo) -> &mut Block {
-        assert!(self.arena.contains(page), "{page} is outside the arena");
         let slot = self.slot(page);
         let all = self.untouched.get(slot).copied().unwrap_or(self.absent);
         self.blocks.get_or_make(slot, || [all; BLOCK_PAGES as usize])
     }
 
-    /// The block of `page`, which lies in the arena, counted from its start.
+    /// The slot of the block of `page`, which lies in the space.
+    #[inline]
     fn slot(&self, page: PageNo) -> usize {
-        ((page.0 - self.arena.start.0) / BLOCK_PAGES) as usize
+        self.layout.slot(page).unwrap_or_else(|| panic!("{page} is outside the space"))
     }
 
     /// Whether no page of the block that starts at `page` was ever touched.
@@ -83,8 +100,7 @@ impl PageTable {
 
     /// Makes room for the entries of `range`, so that nobody who touches a page has to.
     pub(crate) fn make_room(&mut self, range: PageRange) {
-        let end = range.end().0.saturating_sub(self.arena.start.0).div_ceil(BLOCK_PAGES);
-        self.blocks.make_room(end as usize);
+        self.blocks.make_room(self.layout.end_of(range));
     }
 
     /// Pages of the blocks that there is room for.
@@ -94,7 +110,7 @@ impl PageTable {
 
     /// Pages at the start of `range` in whole blocks that nobody has touched.
     pub(crate) fn untouched_pages(&self, range: PageRange) -> u64 {
-        let aligned = (range.start.0 - self.arena.start.0) % BLOCK_PAGES == 0;
+        let aligned = range.start.0 % BLOCK_PAGES == 0;
         let blocks = if aligned { range.count / BLOCK_PAGES } else { 0 };
         let starts = (0..blocks).map(|block| range.start.offset(block * BLOCK_PAGES));
         starts.take_while(|&start| self.is_untouched(start)).count() as u64 * BLOCK_PAGES
@@ -118,10 +134,9 @@ impl PageTable {
 
     /// `range` cut at the borders of blocks.
     fn pieces(&self, range: PageRange) -> impl Iterator<Item = PageRange> + use<> {
-        let (arena, mut page) = (self.arena.start.0, range.start);
+        let mut page = range.start;
         std::iter::from_fn(move || {
-            let within = (page.0 - arena) % BLOCK_PAGES;
-            let count = (BLOCK_PAGES - within).min(range.end().0 - page.0);
+            let count = (BLOCK_PAGES - page.0 % BLOCK_PAGES).min(range.end().0 - page.0);
             let piece = PageRange::new(page, count);
             page = piece.end();
             (count > 0).then_some(piece)
@@ -131,7 +146,7 @@ impl PageTable {
     /// How many pages at the start of `range`, and of its block, are alike, and if on a card in frames
     /// that go on; at least one.
     pub(crate) fn stretch(&self, range: PageRange) -> u64 {
-        let within = (range.start.0 - self.arena.start.0) % BLOCK_PAGES;
+        let within = range.start.0 % BLOCK_PAGES;
         let end = (within + range.count).min(BLOCK_PAGES);
         let Some(block) = self.blocks.get(self.slot(range.start)) else {
             return end - within;
@@ -147,12 +162,13 @@ impl PageTable {
 
     /// Does the same to every entry of `range`: once for a block that nobody has touched.
     pub(crate) fn update(&mut self, range: PageRange, mut change: impl FnMut(&mut PageEntry)) {
-        let end = range.end().0.saturating_sub(self.arena.start.0).div_ceil(BLOCK_PAGES);
-        if self.untouched.len() < end as usize {
-            self.untouched.resize(end as usize, self.absent);
+        let end = if self.layout.is_arena(range.start) { self.layout.end_of(range) } else { 0 };
+        if self.untouched.len() < end {
+            self.untouched.resize(end, self.absent);
         }
         for piece in self.pieces(range) {
-            if piece.count == BLOCK_PAGES && self.is_untouched(piece.start) {
+            let whole = piece.count == BLOCK_PAGES && self.layout.is_arena(piece.start);
+            if whole && self.is_untouched(piece.start) {
                 let slot = self.slot(piece.start);
                 change(&mut self.untouched[slot]);
             } else {
@@ -170,7 +186,7 @@ impl PageTable {
         let mut page = range.start;
         while page < range.end() {
             // One look-up per block, not per page.
-            let within = (page.0 - self.arena.start.0) % BLOCK_PAGES;
+            let within = page.0 % BLOCK_PAGES;
             let count = (BLOCK_PAGES - within).min(range.end().0 - page.0);
             let entries = &mut self.block_mut(page)[within as usize..(within + count) as usize];
             for (i, entry) in entries.iter_mut().enumerate() {
@@ -181,7 +197,9 @@ impl PageTable {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.blocks.bytes() + self.untouched.capacity() * size_of::<PageEntry>()
+        self.layout.bytes()
+            + self.blocks.bytes()
+            + self.untouched.capacity() * size_of::<PageEntry>()
     }
 }
 

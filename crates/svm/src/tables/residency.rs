@@ -9,41 +9,50 @@ use farside_types::{BLOCK_PAGES, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::blocks::Blocks;
+use crate::tables::layout::Layout;
 
 const WORD: u64 = u64::BITS as u64;
 const WORDS: usize = (BLOCK_PAGES / WORD) as usize;
 
-/// A set of pages of the arena, read as merged ranges.
+/// A set of pages of the space, read as merged ranges.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Residency {
-    start: PageNo,
+    layout: Layout,
     blocks: Blocks<u64, WORDS>,
     pages: u64,
 }
 
 impl Residency {
-    /// An empty map of an arena that starts at `start`.
-    pub(crate) fn new(start: PageNo) -> Residency {
-        Residency { start, blocks: Blocks::new(), pages: 0 }
+    /// An empty map of a space.
+    pub(crate) fn new(layout: Layout) -> Residency {
+        Residency { layout, blocks: Blocks::new(), pages: 0 }
     }
 
     /// Makes room for `range`, so that nobody who enters pages of it has to.
     pub(crate) fn make_room(&mut self, range: PageRange) {
-        self.blocks.make_room((range.end().0 - self.start.0).div_ceil(BLOCK_PAGES) as usize);
+        self.blocks.make_room(self.layout.end_of(range));
+    }
+
+    /// The space has other blocks now.
+    pub(crate) fn lay_out(&mut self, layout: Layout) {
+        self.layout = layout;
     }
 
     pub(crate) fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// The merged ranges, ascending.
+    /// The merged ranges, ascending; those of adopted memory behind them, block by block.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PageRange> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let first = self.find(next, true)?;
-            let end = self.find(first, false).unwrap_or(self.blocks.len() as u64 * BLOCK_PAGES);
+            let mut end = self.find(first, false).unwrap_or(self.blocks.len() as u64 * BLOCK_PAGES);
+            if !self.layout.is_arena_number(first) {
+                end = end.min((first / BLOCK_PAGES + 1) * BLOCK_PAGES);
+            }
             next = end;
-            Some(PageRange::new(self.start.offset(first), end - first))
+            Some(PageRange::new(self.layout.page_at(first as u32), end - first))
         })
     }
 
@@ -70,7 +79,8 @@ impl Residency {
     }
 
     pub(crate) fn contains(&self, page: PageNo) -> bool {
-        let Some(index) = page.0.checked_sub(self.start.0) else { return false };
+        let Some(slot) = self.layout.slot(page) else { return false };
+        let index = slot as u64 * BLOCK_PAGES + page.0 % BLOCK_PAGES;
         self.word(index) >> (index % WORD) & 1 == 1
     }
 
@@ -94,16 +104,15 @@ impl Residency {
 
     /// Calls `change` with every word that `range` touches and the bits of it.
     fn each_word(&mut self, range: PageRange, change: impl Fn(&mut u64, u64)) {
-        let mut index = range.start.0 - self.start.0;
-        let end = index + range.count;
-        while index < end {
-            let slot = (index / BLOCK_PAGES) as usize;
+        let mut page = range.start;
+        while page < range.end() {
+            let slot = self.layout.slot(page).expect("what is resident is in the space");
             let block = self.blocks.get_or_make(slot, || [0; WORDS]);
-            let bit = index % WORD;
-            let count = (WORD - bit).min(end - index);
+            let bit = page.0 % WORD;
+            let count = (WORD - bit).min(range.end().0 - page.0);
             let mask = (u64::MAX >> (WORD - count)) << bit;
-            change(&mut block[(index % BLOCK_PAGES / WORD) as usize], mask);
-            index += count;
+            change(&mut block[(page.0 % BLOCK_PAGES / WORD) as usize], mask);
+            page = page.offset(count);
         }
     }
 
@@ -127,7 +136,7 @@ mod tests {
         fn agrees_with_a_set_of_pages(
             steps in prop::collection::vec((0u64..1400, 1u64..300), 1..120),
         ) {
-            let mut map = Residency::new(START);
+            let mut map = Residency::new(Layout::new(PageRange::new(START, 1 << 12)));
             let mut pages = BTreeSet::new();
             for (start, count) in steps {
                 let range = PageRange::new(START.offset(start), count);

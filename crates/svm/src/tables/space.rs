@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::query::{ObjectId, ObjectView};
 use crate::faults::contest::Contest;
+use crate::tables::layout::Layout;
 
 /// An allocation.
 #[derive(Serialize, Deserialize)]
@@ -109,10 +110,10 @@ pub(crate) struct Space {
     /// Start → pages.
     gaps: BTreeMap<u64, u64>,
     next_id: u32,
-    /// Per block of the arena: the allocations that reach into it, as (first page, end, slot). Every
+    /// Per block of the space: the allocations that reach into it, as (first page, end, slot). Every
     /// fault asks for its allocation: a few words beside each other instead of a walk of the tree.
     by_block: Vec<Here>,
-    first_block: u64,
+    layout: Layout,
     /// Whether there was ever an allocation that moves in blocks: without, no fault asks.
     any_in_blocks: bool,
 }
@@ -126,7 +127,7 @@ impl Space {
             gaps: BTreeMap::from([(arena.start.0, arena.count)]),
             next_id: 0,
             by_block: Vec::new(),
-            first_block: arena.start.block().0,
+            layout: Layout::new(arena),
             any_in_blocks: false,
         }
     }
@@ -146,6 +147,34 @@ impl Space {
             self.gaps.insert(start + pages, gap + len - start - pages);
         }
         let range = PageRange::new(PageNo(start), pages);
+        self.enter(range, bytes, name);
+        Some(range)
+    }
+
+    /// Enters `range`, outside the arena, as an allocation; `false` where there are no more numbers for
+    /// pages.
+    pub(crate) fn adopt(&mut self, range: PageRange, bytes: u64, name: Arc<str>) -> bool {
+        let fits = self.layout.adopt(range);
+        if fits {
+            self.enter(range, bytes, name);
+        }
+        fits
+    }
+
+    /// Which blocks have a place in tables.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The first allocation with a page of `range`.
+    pub(crate) fn overlapping(&self, range: PageRange) -> Option<&Object> {
+        let (before, within) =
+            (self.order.range(..range.start.0), self.order.range(range.start.0..));
+        let near = before.last().into_iter().chain(within.take(1));
+        near.filter_map(|(_, &slot)| self.at(slot)).find(|object| object.range.overlaps(range))
+    }
+
+    fn enter(&mut self, range: PageRange, bytes: u64, name: Arc<str>) {
         let id = ObjectId(self.next_id);
         self.next_id += 1;
         let (hints, contest) = (Vec::new(), Contest::default());
@@ -167,27 +196,20 @@ impl Space {
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = Some(object);
-        self.order.insert(start, slot);
-        let blocks = self.blocks(range);
-        if *blocks.end() >= self.by_block.len() {
-            self.by_block.resize(*blocks.end() + 1, Here::Nothing);
+        self.order.insert(range.start.0, slot);
+        let end = self.layout.end_of(range);
+        if end > self.by_block.len() {
+            self.by_block.resize(end, Here::Nothing);
         }
-        for here in &mut self.by_block[blocks] {
-            here.push((start, start + pages, slot));
+        for block in blocks_of(range) {
+            let Some(at) = self.layout.slot(block) else { continue };
+            self.by_block[at].push((range.start.0, range.end().0, slot));
         }
-        Some(range)
-    }
-
-    /// The blocks of `range`, as indices.
-    fn blocks(&self, range: PageRange) -> std::ops::RangeInclusive<usize> {
-        let index = |page: u64| (PageNo(page).block().0 - self.first_block) as usize;
-        index(range.start.0)..=index(range.end().0 - 1)
     }
 
     /// The slot of the allocation that holds `page`.
     fn slot_of(&self, page: PageNo) -> Option<usize> {
-        let block = page.block().0.checked_sub(self.first_block)?;
-        let here = self.by_block.get(block as usize)?.as_slice();
+        let here = self.by_block.get(self.layout.slot(page)?)?.as_slice();
         let holds = |&&(start, end, _): &&(u64, u64, u32)| (start..end).contains(&page.0);
         here.iter().find(holds).map(|&(.., slot)| slot as usize)
     }
@@ -265,8 +287,12 @@ impl Space {
         let Some(slot) = self.order.remove(&start.0) else { return };
         let Some(object) = self.slots[slot as usize].take() else { return };
         self.idle_slots.push(slot);
-        for block in self.blocks(object.range) {
-            self.by_block[block].remove(start.0);
+        for block in blocks_of(object.range) {
+            let Some(at) = self.layout.slot(block) else { continue };
+            self.by_block[at].remove(start.0);
+        }
+        if !self.layout.is_arena(start) {
+            return self.layout.disown(object.range);
         }
         let (mut start, mut end) = (object.range.start.0, object.range.end().0);
         if let Some((&before, &len)) = self.gaps.range(..start).next_back() {
@@ -287,6 +313,12 @@ impl Space {
         let trees = (self.order.len() + self.gaps.len()) * 16 * 3 / 2;
         let objects = self.slots.len() * size_of::<Option<Object>>();
         let hints: usize = self.objects().map(|object| object.hints.capacity()).sum();
-        lists + trees + objects + hints * size_of::<Hint>()
+        self.layout.bytes() + lists + trees + objects + hints * size_of::<Hint>()
     }
+}
+
+/// The first page of each block with a page of `range`.
+fn blocks_of(range: PageRange) -> impl Iterator<Item = PageNo> {
+    let blocks = range.start.block().0..range.end().0.div_ceil(BLOCK_PAGES);
+    blocks.map(|block| PageNo(block * BLOCK_PAGES))
 }

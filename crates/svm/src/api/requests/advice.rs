@@ -94,7 +94,7 @@ impl Driver {
     fn promise_mapping(&mut self, page: PageNo, entry: &PageEntry, agent: AgentId) {
         let Some(card) = agent.card() else { return };
         let memory = entry.owner();
-        if self.is_dead(agent.home()) || !self.config.capabilities.can_map(agent, memory) {
+        if self.is_dead(agent.home()) || !self.reaches_page(entry, agent, memory) {
             return;
         }
         let read_only = entry.has(flag::READ_ONLY);

@@ -53,7 +53,7 @@ impl Driver {
 
     /// Makes room in the tables for the pages of an allocation. Whoever touches one of them may have
     /// interrupted the program's allocator, and nobody is to need it then.
-    fn make_room(&mut self, range: PageRange) {
+    pub(super) fn make_room(&mut self, range: PageRange) {
         self.table.make_room(range);
         self.placement.on_alloc(range);
         for card in &mut self.cards {
@@ -67,22 +67,29 @@ impl Driver {
 
     pub(crate) fn free(&mut self, id: RequestId, addr: VirtAddr) -> Result<(), RequestError> {
         let not_one = RequestError::NotAnAllocation { addr };
-        let Some(object) = self.space.starting_at(addr) else {
+        let Some(range) =
+            self.whole_at(addr).filter(|range| self.config.arena.contains(range.start))
+        else {
             return Err(not_one);
         };
-        let range = object.range;
-        let freed_already = self.requests.values().any(|request| {
-            let about_all = matches!(request.kind, RequestKind::Free | RequestKind::Alloc);
-            about_all && request.whole == range
-        });
-        if freed_already || self.lingering.contains(&range) {
-            return Err(not_one);
-        }
         self.table.update(range, |entry| entry.set(flag::DOOMED, true));
         self.pins.retain(|pin| !pin.range.overlaps(range));
         self.note(Note::Free { pages: range });
         self.open(id, RequestKind::Free, range, VecDeque::from([range]));
         Ok(())
+    }
+
+    /// The allocation that starts at `addr`, unless it is being made or freed.
+    pub(super) fn whole_at(&self, addr: VirtAddr) -> Option<PageRange> {
+        let range = self.space.starting_at(addr)?.range;
+        let under_way = self.requests.values().any(|request| {
+            let about_all = matches!(
+                request.kind,
+                RequestKind::Free | RequestKind::Alloc | RequestKind::Disown
+            );
+            about_all && request.whole == range
+        });
+        (!under_way && !self.lingering.contains(&range)).then_some(range)
     }
 
     /// The addresses of a freed allocation can be used again.
@@ -100,7 +107,14 @@ impl Driver {
             let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE);
             *entry = PageEntry { flags, ..PageEntry::default() };
         });
+        let adopted = !self.config.arena.contains(range.start);
         self.space.remove(range.start);
+        if adopted {
+            self.table.disown(range);
+            for card in &mut self.cards {
+                card.residency.lay_out(self.space.layout().clone());
+            }
+        }
     }
 
     /// Whether a request under way frees `page`. One that has failed leaves pages behind that nobody

@@ -1,4 +1,4 @@
-//! Requests of the program: allocate, free, migrate, prefetch, advise, pin, protect, trim.
+//! Requests of the program: allocate, free, adopt, migrate, prefetch, advise, pin, protect, trim.
 //!
 //! A request works its way through its pages. It takes what no chain holds, waits for what one
 //! does, and holds nothing while it waits.
@@ -14,6 +14,7 @@ use crate::api::order::Task;
 use crate::api::reply::{Outcome, Reply, RequestError};
 use crate::waiting::Work;
 
+mod adoption;
 mod advice;
 mod memory;
 mod moves;
@@ -46,6 +47,8 @@ pub(crate) enum RequestKind {
     /// New pages are cleared of what the kernel remembers of their addresses.
     Alloc,
     Free,
+    /// Adopted memory goes home.
+    Disown,
     Migrate(MemoryId),
     Prefetch(MemoryId, Access),
     Pin(MemoryId),
@@ -101,6 +104,10 @@ impl Driver {
         let result = match request {
             Request::Alloc { bytes, name } => self.alloc(id, bytes, name),
             Request::Free { addr } => self.free(id, addr),
+            Request::Adopt { range, bytes, name, moves } => {
+                self.adopt(id, range, bytes, name, moves)
+            }
+            Request::Disown { addr } => self.disown(id, addr),
             Request::Migrate { range, to } => self.move_to(id, range, RequestKind::Migrate(to)),
             Request::Prefetch { range, to, access } => {
                 self.move_to(id, range, RequestKind::Prefetch(to, access))

@@ -55,7 +55,8 @@ impl Driver {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.chains -= 1;
         request.attempts = request.attempts.saturating_add(1);
-        let again = matches!(request.kind, RequestKind::Free | RequestKind::Protect);
+        let again =
+            matches!(request.kind, RequestKind::Free | RequestKind::Disown | RequestKind::Protect);
         let spent = request.attempts >= self.config.limits.attempts;
         if again && (!spent || self.mutated.on(Mutation::RetryForever)) {
             let parts = self.chains[chain].parts.iter();
@@ -84,6 +85,14 @@ impl Driver {
             (RequestKind::Free, None) => {
                 self.remove_object(whole);
                 self.reply_done(id, 0);
+            }
+            (RequestKind::Disown, None) => {
+                self.disowned(whole, true);
+                self.reply_done(id, pages_moved);
+            }
+            (RequestKind::Disown, Some(error)) => {
+                self.disowned(whole, false);
+                self.reply(id, Err(error));
             }
             (RequestKind::Alloc, None) => {
                 self.table.update(whole, |entry| entry.set(flag::DOOMED, false));

@@ -143,6 +143,7 @@ impl Driver {
                 transition.stop = AgentSet::only(AgentId::CPU);
                 return Ok(Some(transition));
             }
+            RequestKind::Disown => return self.disown_transition(page, entry),
             _ if entry.has(flag::DOOMED) || entry.state == PageState::Unallocated => {
                 let trims = kind == RequestKind::Trim;
                 return if trims { Ok(None) } else { Err(RequestError::Freed { page }) };
@@ -153,7 +154,8 @@ impl Driver {
                 return Ok((!transition.demote.is_empty()).then_some(transition));
             }
             RequestKind::Trim => {
-                let idle = entry.has(flag::HOST_BACKED) && !copies.contains(MemoryId::HOST);
+                let backed = entry.has(flag::HOST_BACKED) && !entry.directory.is_adopted();
+                let idle = backed && !copies.contains(MemoryId::HOST);
                 let mut transition = Transition::unchanged(copies, entry.owner(), Reason::Return);
                 transition.end = End::ReleaseHost;
                 return Ok((idle && !copies.is_empty()).then_some(transition));

@@ -68,7 +68,7 @@ impl Driver {
         if !runs || on_host {
             return None;
         }
-        if self.reaches(agent, owner) {
+        if self.reaches_page(entry, agent, owner) {
             return Some(Ground::There);
         }
         let meets = self.meet_on_host(entry, losers.with(agent).with(owner.agent()));
@@ -78,7 +78,7 @@ impl Driver {
     /// Whether all of these agents can have a page where the host has it.
     fn meet_on_host(&self, entry: &PageEntry, agents: AgentSet) -> bool {
         let mut agents = agents.iter();
-        let reach = agents.all(|agent| self.reaches(agent, MemoryId::HOST));
+        let reach = agents.all(|agent| self.reaches_page(entry, agent, MemoryId::HOST));
         reach && !entry.has(flag::HOST_UNSAFE)
     }
 
