@@ -35,7 +35,11 @@ impl OpenRequest {
             | Request::Pin { range, .. }
             | Request::Unpin { range }
             | Request::Protect { range, .. } => Some(range),
-            Request::Alloc { .. } | Request::Free { .. } | Request::Trim => None,
+            Request::Alloc { .. }
+            | Request::Free { .. }
+            | Request::Adopt { .. }
+            | Request::Disown { .. }
+            | Request::Trim => None,
         }
     }
 
@@ -375,6 +379,8 @@ impl Machine {
             RequestError::Lost { page, .. } => asked(page) && self.may_be_lost(page),
             // Requests of this program come after nothing.
             RequestError::NotBegun { .. } => false,
+            // The worlds adopt nothing.
+            RequestError::InTheSpace { .. } => false,
             RequestError::TooManyRequests { .. } => self.requests.len() >= self.limits.requests,
         }
     }

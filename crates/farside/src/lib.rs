@@ -45,6 +45,7 @@
 #[macro_use]
 mod tuples;
 
+mod adopted;
 mod args;
 pub mod arrow;
 mod buffer;
@@ -66,6 +67,7 @@ mod slow;
 mod space;
 mod variables;
 
+pub use adopted::Adopted;
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
@@ -76,7 +78,7 @@ pub use events::EVENTS_VARIABLE;
 #[cfg(feature = "events")]
 pub use farside_events::Written;
 pub use farside_live::{
-    CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
+    AdoptError, CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
     OwnPart, TimeSpent, Traffic,
 };
 pub use farside_plugin::{

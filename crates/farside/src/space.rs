@@ -713,12 +713,21 @@ impl Space {
         Ok(PageRange::covering(addr, bytes).unwrap_or_default())
     }
 
+    /// The pages of a slice that can move.
+    fn movable<T>(&self, slice: &[T]) -> Result<PageRange, Error> {
+        self.pages(slice).map(|range| self.runtime().movable(range))
+    }
+
     fn request_for<T>(
         &self,
         slice: &[T],
         request: impl FnOnce(PageRange) -> Request,
     ) -> Result<u64, Error> {
-        let range = self.pages(slice)?;
+        let range = self.movable(slice)?;
+        if range.is_empty() && !slice.is_empty() {
+            // Adopted memory that is all edges stays where it is.
+            return Ok(0);
+        }
         match self.runtime().request(request(range))? {
             Outcome::Done { pages_moved } => Ok(pages_moved),
             Outcome::Allocated(_) => Ok(0),
@@ -774,7 +783,7 @@ impl Space {
         to: MemoryId,
         request: fn(PageRange, MemoryId) -> Request,
     ) -> MoveLaunch<'_> {
-        MoveLaunch { space: self, range: self.pages(slice), request, to, after: Vec::new() }
+        MoveLaunch { space: self, range: self.movable(slice), request, to, after: Vec::new() }
     }
 
     /// Tells how `slice` will be used.

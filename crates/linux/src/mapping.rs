@@ -321,6 +321,16 @@ impl Mapping {
         self.protect(what, at, bytes, MprotectFlags::READ)
     }
 
+    /// Has no child made by fork get a copy.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn keep_from_children(&self, what: &'static str) -> Result<(), MemoryError> {
+        let (call, bytes) = ("madvise(DONTFORK)", self.bytes as u64);
+        let advice = Advice::LinuxDontFork;
+        self.advise(advice).map_err(|errno| MemoryError::Call { call, what, bytes, errno })
+    }
+
     fn protect(
         &self,
         what: &'static str,

@@ -6,6 +6,7 @@ use farside_svm::{ConfigError, Nearest, RequestError};
 use farside_types::{CardId, VirtAddr};
 use thiserror::Error;
 
+use crate::adopted::AdoptError;
 use crate::arena::ArenaError;
 use crate::ring_card::TransportError;
 use farside_linux::card_memory::CardMemoryError;
@@ -25,6 +26,9 @@ pub enum LiveError {
     /// A driver that cannot be.
     #[error("the driver refuses its configuration: {0}")]
     Config(#[from] ConfigError),
+    /// Memory of the program's own cannot be adopted, or was not given back whole.
+    #[error(transparent)]
+    Adopt(#[from] AdoptError),
     /// A request failed.
     #[error(transparent)]
     Request(#[from] RequestError),

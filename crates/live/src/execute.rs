@@ -2,6 +2,7 @@
 
 use farside_svm::{Command, Header, HostOp, Mover, Run, Step, StepError, TransferOp};
 
+use crate::adopted::Region;
 use crate::runtime::Runtime;
 use crate::trace;
 use crate::traffic::Copying;
@@ -61,10 +62,7 @@ impl Runtime {
         let command = || work.clone().into();
         self.unless_struck(command, || match work {
             HostWork::Paging(step) => self.page(&step.op),
-            HostWork::Transfer(_, step) => {
-                self.transfer(&step.op);
-                Ok(())
-            }
+            HostWork::Transfer(_, step) => self.transfer(&step.op),
         })
     }
 
@@ -73,23 +71,34 @@ impl Runtime {
         let memories = &self.memories;
         let arena = &memories.arena;
         match op {
-            HostOp::Unmap { runs } => memories.host_runs(runs, |range| arena.unmap(range)),
+            HostOp::Unmap { runs } => {
+                memories.host_runs(runs, |range| arena.unmap(range), Region::unmap)
+            }
             HostOp::Protect { runs, rights } => {
-                memories.host_runs(runs, |range| arena.protect(range, *rights))
+                let adopted = |region: &Region, range| region.protect(range, *rights);
+                memories.host_runs(runs, |range| arena.protect(range, *rights), adopted)
             }
             HostOp::Map { runs, rights } => {
                 // Fresh pages are holes in the file, all others have bytes: one call serves both.
-                memories.host_runs(runs, |range| arena.map_zero(range, *rights).map(drop))
+                let adopted = |region: &Region, range| region.map(range, *rights);
+                let map = |range| arena.map_zero(range, *rights).map(drop);
+                memories.host_runs(runs, map, adopted)
             }
-            HostOp::Release { runs } => memories.host_runs(runs, |range| arena.release(range)),
+            // Adopted memory keeps its pages.
+            HostOp::Release { runs } => {
+                memories.host_runs(runs, |range| arena.release(range), |_, _| Ok(()))
+            }
             HostOp::Poison { runs } => self.poison(runs),
         }
     }
 
-    fn transfer(&self, op: &TransferOp) {
+    fn transfer(&self, op: &TransferOp) -> Result<(), StepError> {
         match op {
             TransferOp::Copy { from, to, runs } => self.memories.copy(*from, *to, runs),
-            TransferOp::Fill { memory, runs } => self.memories.fill(*memory, runs),
+            TransferOp::Fill { memory, runs } => {
+                self.memories.fill(*memory, runs);
+                Ok(())
+            }
         }
     }
 
@@ -106,6 +115,6 @@ impl Runtime {
             );
             std::process::abort();
         }
-        self.memories.host_runs(runs, |range| arena.poison(range))
+        self.memories.host_runs(runs, |range| arena.poison(range), Region::poison)
     }
 }

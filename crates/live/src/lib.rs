@@ -7,6 +7,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod adopted;
 pub mod arena;
 pub mod doctor;
 mod error;
@@ -27,6 +28,7 @@ mod traffic;
 mod watchdog;
 mod window;
 
+pub use adopted::AdoptError;
 pub use error::LiveError;
 pub use farside_card::Geometry;
 pub use farside_linux::ending::Ending;

@@ -75,18 +75,22 @@ impl Drop for Machine {
         if runtime.check_process().is_err() {
             // In a child made by fork there are no such threads.
             watchdog.into_iter().for_each(Watchdog::forget);
+            runtime.forget_keepers();
             return std::mem::forget(reader);
         }
         for job in runtime.open_jobs() {
             runtime.cancel(&job);
         }
         let Some(reader) = reader else { return };
+        // While there are still cards to bring it from.
+        runtime.disown_all();
         for card in runtime.cards_in_program() {
             card.close();
             card.join();
         }
         runtime.end_direct_links();
         runtime.dismiss_porter();
+        runtime.dismiss_keepers();
         runtime.await_rings();
         runtime.closed.store(true, Ordering::SeqCst);
         runtime.ring_bell();

@@ -2,7 +2,7 @@
 
 use core::mem::size_of;
 
-use farside_types::{Access, VirtAddr};
+use farside_types::{Access, PageNo, PageRange, VirtAddr};
 use rustix::io::Errno;
 
 use super::abi::{self, Message, pagefault_flag};
@@ -20,6 +20,47 @@ pub enum FaultKind {
     Minor,
     /// The page is mapped, but not for writing.
     WriteProtect,
+}
+
+/// Something that the kernel tells of watched memory. Whoever has done it (but for a fault) goes on as soon as
+/// it is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Happened {
+    /// A thread waits for a page.
+    Fault(Fault),
+    /// Pages are about to be emptied (`MADV_DONTNEED`, `MADV_FREE`), or are.
+    Removed(PageRange),
+    /// Pages are not mapped any more.
+    Unmapped(PageRange),
+    /// Pages are somewhere else now (`mremap`).
+    Moved {
+        /// Where they were.
+        from: PageRange,
+        /// Where they are.
+        to: PageNo,
+    },
+}
+
+impl Happened {
+    fn from_message(message: &Message, thread_id: bool) -> Option<Happened> {
+        // The other forms of the union: from, to, length; or start, end.
+        let (first, second) = (message.flags, message.address);
+        let third = u64::from(message.ptid) | u64::from(message.reserved4) << 32;
+        let range = |start: u64, bytes: u64| PageRange::covering(VirtAddr(start), bytes).ok();
+        match message.event {
+            abi::event::REMOVE => {
+                range(first, second.saturating_sub(first)).map(Happened::Removed)
+            }
+            abi::event::UNMAP => {
+                range(first, second.saturating_sub(first)).map(Happened::Unmapped)
+            }
+            abi::event::REMAP => {
+                let from = range(first, third)?;
+                Some(Happened::Moved { from, to: VirtAddr(second).page() })
+            }
+            _ => Fault::from_message(message, thread_id).map(Happened::Fault),
+        }
+    }
 }
 
 /// One access that waits for its page.
@@ -62,9 +103,9 @@ impl Fault {
 
 impl Userfaultfd {
     /// Takes up to `out.len()` waiting faults from the kernel; 0 if there are none. Never blocks
-    /// (poll the descriptor to wait) and never allocates. Only page faults are reported: this
-    /// module never enables the events for fork, mremap, madvise and munmap, with which the
-    /// runtime's own calls would wait for its own reader.
+    /// (poll the descriptor to wait) and never allocates. Only page faults are reported: for a descriptor
+    /// without the events for mremap, madvise and munmap, with which the runtime's own calls would wait for its
+    /// own reader.
     ///
     /// # Errors
     /// [`UffdError::Read`].
@@ -84,6 +125,25 @@ impl Userfaultfd {
             }
         }
         Ok(count)
+    }
+
+    /// The same for a descriptor with the events for mremap, madvise and munmap: one of them, or a fault;
+    /// nothing if there is none.
+    ///
+    /// # Errors
+    /// [`UffdError::Read`].
+    pub fn read_event(&self) -> Result<Option<Happened>, UffdError> {
+        let thread_id = self.enabled.contains(abi::feature::THREAD_ID);
+        let mut message = [Message::default(); 1];
+        loop {
+            if self.read_messages(&mut message)? == 0 {
+                return Ok(None);
+            }
+            let happened = Happened::from_message(&message[0], thread_id);
+            if happened.is_some() {
+                return Ok(happened);
+            }
+        }
     }
 
     fn read_messages(&self, messages: &mut [Message]) -> Result<usize, UffdError> {
@@ -129,6 +189,24 @@ mod tests {
         assert_eq!(decode(1 | 2).kind, FaultKind::WriteProtect);
         assert_eq!(decode(0).thread, Some(7));
         assert_eq!(Fault::from_message(&message(0), false).unwrap().thread, None);
+    }
+
+    #[test]
+    fn what_happens_to_watched_memory_has_its_pages() {
+        let base = Message { flags: 0x5000, address: 0x8000, ..Message::default() };
+        let told = |event, message: Message| {
+            Happened::from_message(&Message { event, ..message }, true)
+        };
+        let pages = PageRange::new(PageNo(5), 3);
+        assert_eq!(told(abi::event::REMOVE, base), Some(Happened::Removed(pages)));
+        assert_eq!(told(abi::event::UNMAP, base), Some(Happened::Unmapped(pages)));
+        let long = Message { ptid: 0x3000, reserved4: 1, ..base };
+        let from = PageRange::new(PageNo(5), (1 << 20) + 3);
+        let moved = Happened::Moved { from, to: PageNo(8) };
+        assert_eq!(told(abi::event::REMAP, long), Some(moved));
+        assert_eq!(told(abi::event::FORK, base), None);
+        let fault = told(abi::event::PAGEFAULT, Message { flags: 1, ..base });
+        assert!(matches!(fault, Some(Happened::Fault(Fault { access: Access::Write, .. }))));
     }
 
     #[test]

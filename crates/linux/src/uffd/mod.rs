@@ -16,6 +16,7 @@ mod error;
 mod events;
 mod feature_set;
 mod install;
+mod once;
 mod open;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -25,7 +26,7 @@ use farside_types::{PAGE_SHIFT, PageRange};
 use rustix::io::Errno;
 
 pub use error::UffdError;
-pub use events::{Fault, FaultKind};
+pub use events::{Fault, FaultKind, Happened};
 pub use feature_set::FeatureSet;
 pub use install::Installed;
 pub use install::{Holes, Install, Present};

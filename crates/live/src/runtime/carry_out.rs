@@ -5,9 +5,9 @@ use std::sync::{Arc, MutexGuard};
 use farside_card::Drained;
 use farside_card::tables::PageBits;
 use farside_svm::{
-    Command, Event, Header, Mover, Reply, RingOp, Step, StepErrorKind, Task, TransferOp,
+    Command, Event, Header, Mover, Place, Reply, RingOp, Step, StepErrorKind, Task, TransferOp,
 };
-use farside_types::{CardId, JobId, PageNo, Span, Time};
+use farside_types::{CardId, JobId, MemoryId, PageNo, Span, Time};
 
 use super::{Core, Port, Runtime};
 use crate::execute::HostWork;
@@ -245,7 +245,9 @@ impl Runtime {
     /// One copy or fill: by a card's own page DMA where it has one, to which a direct link from another card
     /// belongs, else by a host processor.
     fn transfer_command(&self, core: &mut Core, mover: Mover, step: Step<TransferOp>) {
-        if let Mover::CardDma(card) | Mover::Link(_, card) = mover {
+        // Cards reach the arena by its descriptor, and adopted memory not at all: the CPU does it for them.
+        let adopted = self.memories.adopted.is_used() && self.is_of_adopted(&step.op);
+        if let (Mover::CardDma(card) | Mover::Link(_, card), false) = (mover, adopted) {
             if let Port::Ring(ring) = &self.ports[card.0 as usize] {
                 trace::transfer(mover, &step);
                 self.show(|| Command::Transfer(mover, step.clone()));
@@ -267,6 +269,13 @@ impl Runtime {
             }
         }
         core.host.push_back(HostWork::Transfer(mover, step));
+    }
+
+    /// Whether one end of a copy is adopted memory.
+    fn is_of_adopted(&self, op: &TransferOp) -> bool {
+        let host = Some(Place::Memory(MemoryId::HOST));
+        let ends = op.source() == host || Some(op.destination()) == host;
+        ends && op.runs().iter().any(|run| self.memories.is_adopted(run))
     }
 
     /// Takes cards out of service that fail what a card cannot fail. That may take as long as their

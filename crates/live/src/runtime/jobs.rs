@@ -82,6 +82,7 @@ impl Runtime {
             let (kernel, card) = (Arc::clone(&job.name), job.card);
             return Err(LiveError::ClosureElsewhere { kernel, card });
         }
+        self.await_emptied();
         let _signals = BlockedSignals::block();
         let _whole = AbortOnPanic::new();
         // What it needs may be made by those that it comes after.
@@ -111,7 +112,7 @@ impl Runtime {
         let (id, card, limit) = (job.id, job.card, job.deadline);
         let mut writes = writes_of(&job);
         // What is a card's own is nothing of the driver's.
-        writes.retain(|&range| self.arena().covers(range));
+        writes.retain(|&range| self.arena().covers(range) || self.is_adopted(range));
         note_launch(core, &job);
         core.jobs.insert(id, job);
         core.remember_order(Task::Job(id), after, tasks);

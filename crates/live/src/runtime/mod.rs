@@ -10,6 +10,7 @@
 //!
 //! Lock order: the driver or `calm` of the windows, then one card's window, then one card. A thread that holds a card's lock takes no other.
 
+mod adopt;
 mod assemble;
 mod audit;
 mod cards;
@@ -107,6 +108,8 @@ pub struct RuntimeConfig {
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) memories: Memories,
+    /// The threads for adopted memory, once there is some.
+    pub(crate) keepers: adopt::Keepers,
     pub(crate) clock: Clock,
     pub(crate) ports: Vec<Port>,
     core: Mutex<Core>,
@@ -253,6 +256,7 @@ impl Runtime {
         };
         Ok(Runtime {
             memories,
+            keepers: adopt::Keepers::default(),
             clock: Clock::start(),
             ports,
             core: Mutex::new(core),
@@ -367,11 +371,11 @@ impl Runtime {
         self.traffic.sum()
     }
 
-    /// Whether `bytes` bytes at `addr` lie in the space, or in a card's own memory.
+    /// Whether `bytes` bytes at `addr` lie in the space, adopted memory included, or in a card's own memory.
     pub fn contains(&self, addr: VirtAddr, bytes: u64) -> bool {
         PageRange::covering(addr, bytes).is_ok_and(|range| {
             let is_own = || self.windows.at(range).is_some_and(|it| it.pages().covers(range));
-            self.arena().covers(range) || is_own()
+            self.arena().covers(range) || is_own() || self.is_adopted(range)
         })
     }
 

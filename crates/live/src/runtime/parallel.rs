@@ -238,6 +238,7 @@ impl Runtime {
             parallel.end.come();
             return Ok(parallel);
         }
+        self.await_emptied();
         let mut core = lock(&self.core);
         match open_tasks(after) {
             Err(failed) => {

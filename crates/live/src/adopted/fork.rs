@@ -1,0 +1,81 @@
+//! Forks: a child has a copy of the program's private memory, and nobody who would bring it a page. So
+//! all adopted memory is at home while the program forks.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, Once, RwLockWriteGuard, Weak};
+use std::time::{Duration, Instant};
+
+use farside_linux::lock::lock;
+use farside_linux::signals::BlockedSignals;
+
+use super::Watch;
+use crate::runtime::Runtime;
+
+/// How long a fork waits for pages that kernels take away again and again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The runtimes of this process that have adopted memory.
+static RUNTIMES: Mutex<Vec<Weak<Runtime>>> = Mutex::new(Vec::new());
+
+/// Held from before a fork until after it.
+struct Held {
+    // Fields are dropped in this order.
+    _still: RwLockWriteGuard<'static, ()>,
+    _watch: Arc<Watch>,
+}
+
+thread_local! {
+    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has the memory of a runtime be at home whenever the program forks.
+pub(crate) fn enter(runtime: &Arc<Runtime>) {
+    static HANDLERS: Once = Once::new();
+    // SAFETY: the handlers take no argument, and this library is not unloaded (it has threads).
+    HANDLERS.call_once(|| unsafe {
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
+    });
+    let mut runtimes = lock(&RUNTIMES);
+    runtimes.retain(|known| known.strong_count() > 0);
+    runtimes.push(Arc::downgrade(runtime));
+}
+
+extern "C" fn before() {
+    let runtimes: Vec<Arc<Runtime>> = lock(&RUNTIMES).iter().filter_map(Weak::upgrade).collect();
+    for runtime in runtimes.iter().filter(|runtime| runtime.check_process().is_ok()) {
+        let Some(watch) = runtime.memories.adopted.watching().cloned() else { continue };
+        let _signals = BlockedSignals::block();
+        let began = Instant::now();
+        let still = loop {
+            runtime.bring_adopted_home();
+            let still = watch.still();
+            let away = runtime.memories.adopted.regions();
+            if away.iter().all(|region| region.away().next().is_none()) {
+                break still;
+            }
+            if began.elapsed() > PATIENCE {
+                eprintln!(
+                    "farside: this program forks while kernels use its adopted memory: the child gets zeros \
+                     for what they have"
+                );
+                break still;
+            }
+            drop(still);
+            std::thread::sleep(Duration::from_micros(200));
+        };
+        // SAFETY: the lock is kept by `_watch`, which is dropped after it.
+        let still = unsafe {
+            std::mem::transmute::<RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'static, ()>>(still)
+        };
+        HELD.with_borrow_mut(|held| held.push(Held { _still: still, _watch: watch.clone() }));
+    }
+}
+
+extern "C" fn in_parent() {
+    HELD.take();
+}
+
+extern "C" fn in_child() {
+    // Nobody else is there; what is the parent's is left alone.
+    HELD.take().into_iter().for_each(std::mem::forget);
+}

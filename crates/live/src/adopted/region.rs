@@ -1,0 +1,661 @@
+//! One adopted range: where each of its pages is, and the host's steps of a migration.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use farside_linux::card_memory::{copy_pages, zero_pages};
+use farside_linux::mapping::Mapping;
+use farside_linux::uffd::RegisterMode;
+use farside_types::{BLOCK_SIZE, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr};
+use rustix::io::Errno;
+
+use super::watch::Watch;
+use super::{AdoptError, Found};
+
+/// What errors call the staging area.
+const WHAT: &str = "farside-staging";
+
+/// `MADV_POPULATE_WRITE` (Linux 5.14): pages are there, for writing, and the process's own.
+const POPULATE_WRITE: libc::c_int = 23;
+
+/// Pages of one operation at most: whoever hears of the range waits as long as one takes.
+const PAGES_AT_ONCE: u64 = 2048;
+
+/// How often one page is tried while the kernel says "again".
+const TRIES_MAX: u32 = 100_000;
+
+/// How often a page that is shared since a fork is made the process's own, before it counts as pinned.
+const POPULATE_MAX: u32 = 3;
+
+/// Places of parts of a range that there is room for from the start: whoever hears of an mremap is not
+/// to allocate.
+const PIECES: usize = 64;
+
+/// Where the bytes of a page on the host are.
+mod mark {
+    /// Which of the three below.
+    pub(super) const PLACE: u8 = 3;
+    /// In the heap, which the program may write; nowhere if it was never touched.
+    pub(super) const HEAP: u8 = 0;
+    /// In the staging area; the heap has none.
+    pub(super) const STAGED: u8 = 1;
+    /// In both; the heap's is protected from writes.
+    pub(super) const BOTH: u8 = 2;
+    /// The program has emptied it (`MADV_DONTNEED`) and not touched it since: it is zero, whatever comes from
+    /// a card, is in the staging area, or is about to be taken from the heap.
+    pub(super) const EMPTIED: u8 = 4;
+    /// Accesses of the heap end with SIGBUS.
+    pub(super) const POISONED: u8 = 8;
+    /// The program has unmapped it: it is nowhere.
+    pub(super) const GONE: u8 = 16;
+}
+
+/// Where a part of the range is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    pages: PageRange,
+    now: PageNo,
+}
+
+/// Pages that are alike and beside each other, in the heap as well.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    pages: PageRange,
+    now: PageRange,
+    mark: u8,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pages: PageRange,
+    watch: Arc<Watch>,
+    /// Its page `0` is `staging_start`.
+    _staging: Mapping,
+    staging_start: PageNo,
+    marks: Box<[AtomicU8]>,
+    /// Where it is now; changed with the watch's order held for writing.
+    pieces: RwLock<Vec<Piece>>,
+    /// The program has moved or unmapped some of it: it is to be given back.
+    pub(crate) leaves: AtomicBool,
+    /// Pages that were emptied while they were not in the heap, and are to come home.
+    pub(crate) emptied: AtomicUsize,
+}
+
+impl Region {
+    /// Takes a range in. All of it is in the heap, and is not watched yet.
+    pub(crate) fn new(pages: PageRange, watch: &Arc<Watch>) -> Result<Region, AdoptError> {
+        // Huge pages of the heap move whole where the staging area is aligned as it is.
+        let within = pages.start.addr().0 as usize % BLOCK_SIZE;
+        let bytes = (pages.bytes() as usize + within).next_multiple_of(BLOCK_SIZE);
+        let staging = Mapping::reserve_aligned(WHAT, bytes, BLOCK_SIZE)?;
+        staging.allow(WHAT, 0, bytes)?;
+        staging.keep_from_children(WHAT)?;
+        let staging_start = VirtAddr((staging.base() as usize + within) as u64).page();
+        let room = usize::try_from(pages.count).unwrap_or(usize::MAX);
+        let marks = std::iter::repeat_with(|| AtomicU8::new(mark::HEAP)).take(room).collect();
+        let mut pieces = Vec::with_capacity(PIECES);
+        pieces.push(Piece { pages, now: pages.start });
+        let region = Region {
+            pages,
+            watch: Arc::clone(watch),
+            _staging: staging,
+            staging_start,
+            marks,
+            pieces: RwLock::new(pieces),
+            leaves: AtomicBool::new(false),
+            emptied: AtomicUsize::new(0),
+        };
+        region.watch_pages(region.staging_pages(), false)?;
+        Ok(region)
+    }
+
+    /// Has the program's accesses watched from here on.
+    pub(crate) fn begin(&self) -> Result<(), AdoptError> {
+        self.watch_pages(self.pages, true)
+    }
+
+    fn watch_pages(&self, range: PageRange, write_protect: bool) -> Result<(), AdoptError> {
+        let mode = RegisterMode { missing: true, minor: false, write_protect };
+        // SAFETY: the staging area is this region's own; the heap's pages are lent to the space until it has
+        // been given back (`Runtime::adopt` is unsafe for that), and no mapping of the runtime's.
+        unsafe { self.watch.uffd().register(range, mode) }
+            .map(drop)
+            .map_err(|error| AdoptError::Uffd { addr: range.start.addr(), error })
+    }
+
+    /// The addresses that it had when it was adopted, which cards know it by.
+    pub(crate) fn pages(&self) -> PageRange {
+        self.pages
+    }
+
+    fn staging_pages(&self) -> PageRange {
+        PageRange::new(self.staging_start, self.pages.count)
+    }
+
+    fn mark(&self, page: PageNo) -> &AtomicU8 {
+        &self.marks[(page.0 - self.pages.start.0) as usize]
+    }
+
+    fn set_marks(&self, pages: PageRange, value: u8) {
+        pages.pages().for_each(|page| self.mark(page).store(value, Ordering::Release));
+    }
+
+    /// The page of the staging area for a page.
+    fn staged(&self, page: PageNo) -> PageNo {
+        self.staging_start.offset(page.0 - self.pages.start.0)
+    }
+
+    fn staged_ptr(&self, page: PageNo) -> *mut u8 {
+        self.staged(page).addr().0 as *mut u8
+    }
+
+    fn pieces(&self) -> RwLockReadGuard<'_, Vec<Piece>> {
+        self.pieces.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pieces_mut(&self) -> RwLockWriteGuard<'_, Vec<Piece>> {
+        self.pieces.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pages at the start of `left` that are alike, and where the heap has them.
+    fn stretch(&self, left: PageRange) -> Stretch {
+        let first = left.start;
+        let value = self.mark(first).load(Ordering::Acquire);
+        let pieces = self.pieces();
+        let piece = pieces.iter().find(|piece| piece.pages.contains(first));
+        let (most, now, value) = match piece {
+            Some(piece) => {
+                let left = left.intersection(piece.pages);
+                (left.count, piece.now.offset(first.0 - piece.pages.start.0), value)
+            }
+            None => (1, first, value | mark::GONE),
+        };
+        let alike = |page: &PageNo| self.mark(*page).load(Ordering::Acquire) == value;
+        let behind = PageRange::new(first, most.min(PAGES_AT_ONCE)).pages().skip(1);
+        let count = 1 + if piece.is_some() { behind.take_while(alike).count() as u64 } else { 0 };
+        Stretch {
+            pages: PageRange::new(first, count),
+            now: PageRange::new(now, count),
+            mark: value,
+        }
+    }
+
+    /// Goes through `range`: each step says how many pages at the start of its stretch are done. What changes where the
+    /// heap is does not happen during a step.
+    fn walk(
+        &self,
+        range: PageRange,
+        mut step: impl FnMut(Stretch) -> Result<u64, Errno>,
+    ) -> Result<(), (u64, Errno)> {
+        let (mut done, mut tries) = (0, 0);
+        while done < range.count {
+            let left = PageRange::new(range.start.offset(done), range.count - done);
+            let outcome = {
+                let _order = self.watch.order();
+                step(self.stretch(left))
+            };
+            match outcome {
+                Ok(0) | Err(Errno::AGAIN) if tries < TRIES_MAX => {
+                    tries += 1;
+                    // The kernel goes on with what it was asked when it has been heard, by whomever.
+                    self.watch.hear();
+                    if tries > 16 {
+                        rustix::thread::sched_yield();
+                    }
+                }
+                Ok(pages) if pages > 0 => {
+                    done += pages;
+                    tries = 0;
+                }
+                Ok(_) => return Err((done, Errno::AGAIN)),
+                Err(errno) => return Err((done, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes pages out of the program's map, into the staging area: when it returns no access is in flight.
+    ///
+    /// # Errors
+    /// How many pages were done, and why the next was not: [`Errno::BUSY`] a device has it pinned,
+    /// [`Errno::INVAL`] the program has changed its rights or locked it.
+    pub(crate) fn unmap(&self, range: PageRange) -> Result<(), (u64, Errno)> {
+        let (mut single, mut populated) = (false, 0);
+        self.walk(range, |stretch| match stretch.mark & (mark::PLACE | mark::GONE) {
+            mark::HEAP if stretch.mark & mark::POISONED == 0 => {
+                let most = if single { 1 } else { stretch.pages.count };
+                match self.take(&stretch, most) {
+                    Err(Errno::INVAL) if most > 1 => {
+                        // The program's mappings end in between: page by page.
+                        single = true;
+                        Ok(0)
+                    }
+                    Err(Errno::BUSY) if populated < POPULATE_MAX => {
+                        populated += 1;
+                        self.make_own(stretch.now.start);
+                        Ok(0)
+                    }
+                    Ok(pages) => {
+                        (single, populated) = (false, 0);
+                        Ok(pages)
+                    }
+                    refused => refused,
+                }
+            }
+            mark::BOTH => {
+                self.watch.discard(PageRange::new(
+                    self.staged(stretch.pages.start),
+                    stretch.pages.count,
+                ))?;
+                self.set_marks(stretch.pages, stretch.mark & !mark::PLACE | mark::HEAP);
+                Ok(0)
+            }
+            _ => Ok(stretch.pages.count),
+        })
+    }
+
+    /// Moves pages at the start of a stretch from the heap to the staging area.
+    fn take(&self, stretch: &Stretch, most: u64) -> Result<u64, Errno> {
+        let first = stretch.pages.start;
+        let to = PageRange::new(self.staged(first), most);
+        // SAFETY: both ends are this region's, whose pages the driver holds: nobody else moves them.
+        let moved = match unsafe { self.watch.uffd().move_pages(to, stretch.now.start) } {
+            Err(Errno::NOENT) => {
+                // It was never touched, or is empty again.
+                match self.watch.uffd().zero_once_only(PageRange::page(to.start)) {
+                    Ok(_) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                // SAFETY: the page of the staging area is there, and nobody else's.
+                unsafe { zero_pages(self.staged_ptr(first), 1) };
+                1
+            }
+            Err(Errno::EXIST) => {
+                self.watch.discard(PageRange::page(to.start))?;
+                return Ok(0);
+            }
+            moved => moved?,
+        };
+        if stretch.mark & mark::EMPTIED != 0 {
+            // The kernel was about to take them.
+            // SAFETY: as above.
+            unsafe { zero_pages(self.staged_ptr(first), moved as usize) };
+        }
+        self.set_marks(PageRange::new(first, moved), mark::STAGED);
+        Ok(moved)
+    }
+
+    /// Breaks the sharing of a page with a child.
+    fn make_own(&self, now: PageNo) {
+        // SAFETY: no byte changes by it. The page is there, so it does not wait for a fault: whoever
+        // takes it away is heard first, and the order is held.
+        unsafe { libc::madvise(now.addr().0 as *mut libc::c_void, PAGE_SIZE, POPULATE_WRITE) };
+    }
+
+    /// Maps pages for the program and wakes who waits for them.
+    ///
+    /// # Errors
+    /// As [`Region::unmap`].
+    pub(crate) fn map(&self, range: PageRange, rights: Rights) -> Result<(), (u64, Errno)> {
+        let mut single = false;
+        self.walk(range, |stretch| {
+            let place = stretch.mark & mark::PLACE;
+            if stretch.mark & mark::GONE != 0 {
+                return Ok(stretch.pages.count);
+            }
+            if stretch.mark & mark::EMPTIED != 0 && place != mark::HEAP {
+                self.empty(stretch.pages.start);
+                return Ok(0);
+            }
+            let poisoned = stretch.mark & mark::POISONED != 0;
+            match (place, rights) {
+                (mark::HEAP, Rights::ReadWrite) => self.map_in_heap(&stretch),
+                (mark::HEAP, _) => self.take(&stretch, 1).map(|_| 0),
+                (mark::STAGED, Rights::ReadWrite) if !poisoned => {
+                    let most = if single { 1 } else { stretch.pages.count };
+                    match self.bring(&stretch, most) {
+                        Err(Errno::INVAL) if most > 1 => {
+                            single = true;
+                            Ok(0)
+                        }
+                        // Other rights than the staging area's, or locked: a copy can go there.
+                        Err(Errno::INVAL) => self.bring_copies(&stretch, 1, false),
+                        outcome => {
+                            single = false;
+                            outcome
+                        }
+                    }
+                }
+                (mark::STAGED, rights) => {
+                    self.bring_copies(&stretch, stretch.pages.count, rights == Rights::Read)
+                }
+                (_, Rights::ReadWrite) => {
+                    self.discard_staged(stretch.pages)?;
+                    self.watch.uffd().protect_once(stretch.now, false)?;
+                    Ok(stretch.pages.count)
+                }
+                _ => {
+                    self.watch.wake(stretch.now)?;
+                    Ok(stretch.pages.count)
+                }
+            }
+        })
+    }
+
+    /// A page that the heap has, or that was never touched: the event is stale, or its first.
+    fn map_in_heap(&self, stretch: &Stretch) -> Result<u64, Errno> {
+        match self.watch.uffd().zero_once_only(PageRange::page(stretch.now.start)) {
+            Ok(_) => {
+                self.set_marks(PageRange::page(stretch.pages.start), mark::HEAP);
+                Ok(1)
+            }
+            Err(Errno::EXIST) => {
+                self.watch.uffd().protect_once(PageRange::page(stretch.now.start), false)?;
+                Ok(1)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Moves pages at the start of a stretch from the staging area to the heap.
+    fn bring(&self, stretch: &Stretch, most: u64) -> Result<u64, Errno> {
+        let first = stretch.pages.start;
+        let to = PageRange::new(stretch.now.start, most);
+        // SAFETY: as in `take`.
+        match unsafe { self.watch.uffd().move_pages(to, self.staged(first)) } {
+            Ok(moved) => {
+                self.set_marks(PageRange::new(first, moved), mark::HEAP);
+                Ok(moved)
+            }
+            // The program has it already.
+            Err(Errno::EXIST) => {
+                self.discard_staged(PageRange::page(first))?;
+                self.watch.wake(PageRange::page(to.start))?;
+                Ok(1)
+            }
+            // Another part of the runtime reads it.
+            Err(Errno::BUSY) => Err(Errno::AGAIN),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Copies pages at the start of a stretch from the staging area to the heap, where the program may
+    /// only read them if both are kept.
+    fn bring_copies(&self, stretch: &Stretch, most: u64, keep: bool) -> Result<u64, Errno> {
+        let first = stretch.pages.start;
+        let to = PageRange::new(stretch.now.start, most);
+        match self.watch.uffd().copy_once_only(to, self.staged(first), keep) {
+            Ok(copied) => {
+                let pages = PageRange::new(first, copied);
+                if keep {
+                    self.set_marks(pages, mark::BOTH);
+                } else {
+                    self.discard_staged(pages)?;
+                }
+                Ok(copied)
+            }
+            Err(Errno::EXIST) => {
+                self.discard_staged(PageRange::page(first))?;
+                self.watch.wake(PageRange::page(to.start))?;
+                Ok(1)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The heap alone has these pages from here on.
+    fn discard_staged(&self, pages: PageRange) -> Result<(), Errno> {
+        self.watch.discard(PageRange::new(self.staged(pages.start), pages.count))?;
+        self.set_marks(pages, mark::HEAP);
+        Ok(())
+    }
+
+    /// A page that the program has emptied is zero from here on.
+    fn empty(&self, page: PageNo) {
+        let value = self.mark(page).load(Ordering::Acquire);
+        // SAFETY: a page that is not in the heap alone is in the staging area, which is this region's own.
+        unsafe { zero_pages(self.staged_ptr(page), 1) };
+        self.mark(page).store(value & !mark::EMPTIED, Ordering::Release);
+        self.emptied.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Lets the program only read pages, or write them as well.
+    ///
+    /// # Errors
+    /// As [`Region::unmap`].
+    pub(crate) fn protect(&self, range: PageRange, rights: Rights) -> Result<(), (u64, Errno)> {
+        if rights == Rights::Read {
+            // A device that has a page pinned writes it whatever is protected: only a move sees that.
+            self.unmap(range)?;
+        }
+        self.map(range, rights)
+    }
+
+    /// Has accesses of the program end with SIGBUS, until the pages are mapped.
+    ///
+    /// # Errors
+    /// As [`Region::unmap`].
+    pub(crate) fn poison(&self, range: PageRange) -> Result<(), (u64, Errno)> {
+        self.unmap(range)?;
+        self.walk(range, |stretch| {
+            if stretch.mark & (mark::GONE | mark::POISONED) != 0 {
+                return Ok(stretch.pages.count);
+            }
+            match self.watch.uffd().poison_once(stretch.now.start) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            let page = PageRange::page(stretch.pages.start);
+            self.set_marks(page, stretch.mark | mark::POISONED);
+            Ok(1)
+        })
+    }
+
+    /// Copies the host's bytes of pages to `to`.
+    ///
+    /// # Safety
+    /// `to` has room for them, which nobody else uses; the driver holds the pages.
+    pub(crate) unsafe fn copy_out(&self, range: PageRange, to: *mut u8) -> Result<(), (u64, Errno)> {
+        self.walk(range, |stretch| {
+            let first = stretch.pages.start;
+            let to = to.wrapping_add((first.0 - range.start.0) as usize * PAGE_SIZE);
+            let count = stretch.pages.count as usize;
+            match stretch.mark & (mark::PLACE | mark::GONE) {
+                place if place & mark::GONE != 0 => {
+                    // SAFETY: the caller's.
+                    unsafe { zero_pages(to, count) };
+                }
+                // The program can still reach it, and may unmap it: the kernel reads it.
+                mark::HEAP => read_own(stretch.now, to)?,
+                _ if stretch.mark & mark::EMPTIED != 0 => {
+                    self.empty(first);
+                    return Ok(0);
+                }
+                _ => {
+                    // SAFETY: the staging area has these pages; the rest is the caller's.
+                    unsafe { copy_pages(self.staged_ptr(first), to, count) };
+                }
+            }
+            Ok(stretch.pages.count)
+        })
+    }
+
+    /// Copies bytes of pages from `from` to where the host has them.
+    ///
+    /// # Safety
+    /// `from` has them, and nobody changes them meanwhile; the driver holds the pages.
+    pub(crate) unsafe fn copy_in(
+        &self,
+        range: PageRange,
+        from: *const u8,
+    ) -> Result<(), (u64, Errno)> {
+        self.walk(range, |stretch| {
+            let first = stretch.pages.start;
+            let from = from.wrapping_add((first.0 - range.start.0) as usize * PAGE_SIZE);
+            match stretch.mark & (mark::PLACE | mark::GONE) {
+                // The program has unmapped it.
+                place if place & mark::GONE != 0 => {}
+                mark::STAGED if stretch.mark & mark::EMPTIED != 0 => {}
+                mark::STAGED => {
+                    let (to, count) = (self.staged_ptr(first), stretch.pages.count as usize);
+                    // SAFETY: the staging area has these pages; the rest is the caller's.
+                    unsafe { copy_pages(from, to, count) };
+                }
+                // Nothing is overwritten that the program may have changed.
+                _ => return Err(Errno::BUSY),
+            }
+            Ok(stretch.pages.count)
+        })
+    }
+
+    /// The page that is at an address now, if it is one of these.
+    pub(crate) fn page_at(&self, now: PageNo) -> Option<PageNo> {
+        let pieces = self.pieces();
+        let at = |piece: &&Piece| PageRange::new(piece.now, piece.pages.count).contains(now);
+        let piece = pieces.iter().find(at)?;
+        Some(piece.pages.start.offset(now.0 - piece.now.0))
+    }
+
+    /// The kernel has emptied pages, or is about to; the order is held for writing.
+    pub(super) fn removed(&self, now: PageRange) -> Found {
+        let mut found = Found::Nothing;
+        for page in now.pages().filter_map(|page| self.page_at(page)) {
+            let value = self.mark(page).load(Ordering::Acquire);
+            if value & mark::EMPTIED != 0 {
+                continue;
+            }
+            if value & mark::PLACE == mark::HEAP {
+                self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
+                continue;
+            }
+            let value = value & !mark::PLACE | mark::STAGED | mark::EMPTIED;
+            self.mark(page).store(value, Ordering::Release);
+            self.emptied.fetch_add(1, Ordering::SeqCst);
+            found = Found::Work;
+        }
+        found
+    }
+
+    /// Pages are not mapped any more; the order is held for writing.
+    pub(super) fn unmapped(&self, gone: PageRange) -> Found {
+        let mut pieces = self.pieces_mut();
+        let is_hit = |piece: &Piece| PageRange::new(piece.now, piece.pages.count).overlaps(gone);
+        if !pieces.iter().any(is_hit) {
+            return Found::Nothing;
+        }
+        self.cut(&mut pieces, gone, None);
+        self.leaves.store(true, Ordering::SeqCst);
+        Found::Work
+    }
+
+    /// Pages are somewhere else now; the order is held for writing.
+    pub(super) fn moved(&self, from: PageRange, to: PageNo) -> Found {
+        let mut pieces = self.pieces_mut();
+        let is_hit = |piece: &Piece| PageRange::new(piece.now, piece.pages.count).overlaps(from);
+        if !pieces.iter().any(is_hit) {
+            return Found::Nothing;
+        }
+        self.cut(&mut pieces, from, Some(to));
+        self.leaves.store(true, Ordering::SeqCst);
+        Found::Work
+    }
+
+    /// What was at `from` is nowhere, or from `to` on.
+    fn cut(&self, pieces: &mut Vec<Piece>, from: PageRange, to: Option<PageNo>) {
+        let count = pieces.len();
+        for at in 0..count {
+            let piece = pieces[at];
+            let there = PageRange::new(piece.now, piece.pages.count);
+            let hit = there.intersection(from);
+            if hit.is_empty() {
+                continue;
+            }
+            let of = |part: PageRange| PageRange::new(
+                piece.pages.start.offset(part.start.0 - there.start.0),
+                part.count,
+            );
+            let behind = PageRange::new(hit.end(), there.end().0 - hit.end().0);
+            let before = PageRange::new(there.start, hit.start.0 - there.start.0);
+            pieces[at] = Piece { pages: of(before), now: before.start };
+            if !behind.is_empty() {
+                pieces.push(Piece { pages: of(behind), now: behind.start });
+            }
+            if let Some(to) = to {
+                let now = to.offset(hit.start.0 - from.start.0);
+                pieces.push(Piece { pages: of(hit), now });
+            }
+        }
+        pieces.retain(|piece| !piece.pages.is_empty());
+    }
+
+    /// Pages that the program does not have all of at home.
+    pub(crate) fn away(&self) -> impl Iterator<Item = PageNo> + '_ {
+        let away = |value: u8| value & (mark::PLACE | mark::POISONED) == mark::STAGED;
+        self.pages.pages().filter(move |&page| away(self.mark(page).load(Ordering::Acquire)))
+    }
+
+    /// Pages that were emptied and are to come home.
+    pub(crate) fn emptied_pages(&self) -> impl Iterator<Item = PageNo> + '_ {
+        let emptied = |value: u8| value & mark::EMPTIED != 0 && value & mark::PLACE != mark::HEAP;
+        self.pages.pages().filter(move |&page| emptied(self.mark(page).load(Ordering::Acquire)))
+    }
+
+    /// Brings all that is not in the heap there; zeros where it was lost. The driver has nothing to do with the pages any more.
+    ///
+    /// # Errors
+    /// Where it ended, and why.
+    pub(crate) fn finish(&self, lost: &[PageRange]) -> Result<(), (u64, Errno)> {
+        for page in lost.iter().flat_map(|range| range.pages()) {
+            let value = self.mark(page).load(Ordering::Acquire);
+            if value & mark::PLACE != mark::HEAP && value & mark::EMPTIED == 0 {
+                self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
+                self.emptied.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let away = |stretch: &Stretch| stretch.mark & mark::PLACE != mark::HEAP;
+        let mut left = self.pages;
+        while !left.is_empty() {
+            let stretch = self.stretch(left);
+            if away(&stretch) {
+                let done = left.start.0 - self.pages.start.0;
+                let outcome = self.map(stretch.pages, Rights::ReadWrite);
+                outcome.map_err(|(more, errno)| (done + more, errno))?;
+            }
+            left = PageRange::new(stretch.pages.end(), left.count - stretch.pages.count);
+        }
+        Ok(())
+    }
+
+    /// The program's accesses are not watched any more; who waits goes on.
+    pub(crate) fn end(&self) {
+        let pieces = self.pieces().clone();
+        for Piece { pages, now } in pieces {
+            let range = PageRange::new(now, pages.count);
+            // What was unmapped meanwhile is not watched either.
+            if let Err(error) = self.watch.uffd().unregister(range) {
+                tracing::debug!(%error, %range, "adopted memory was not watched any more");
+            }
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // Unmapping what is watched would wait for who hears of it.
+        if let Err(error) = self.watch.uffd().unregister(self.staging_pages()) {
+            tracing::debug!(%error, "a staging area was not watched any more");
+        }
+    }
+}
+
+/// Reads pages of this process that may be unmapped meanwhile.
+fn read_own(pages: PageRange, to: *mut u8) -> Result<(), Errno> {
+    let length = pages.bytes() as usize;
+    let local = libc::iovec { iov_base: to.cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: pages.start.addr().0 as *mut _, iov_len: length };
+    // SAFETY: `to` has room for the pages (the caller's); what is read is checked by the kernel.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    if usize::try_from(read) == Ok(length) { Ok(()) } else { Err(Errno::FAULT) }
+}
+

@@ -1,0 +1,249 @@
+//! The descriptors that adopted memory is watched by, and what is heard of it.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use farside_linux::lock::lock;
+use farside_linux::mapping::Mapping;
+use farside_linux::uffd::abi::feature;
+use farside_linux::uffd::{Fault, FeatureSet, Happened, RegisterMode, UffdError, Userfaultfd};
+use farside_linux::wait::Gate;
+use farside_types::{BLOCK_SIZE, PAGE_SHIFT, PageNo, PageRange, VirtAddr};
+use rustix::io::Errno;
+
+use super::{AdoptError, Region};
+
+/// Features without which nothing is adopted.
+const NEEDED: u64 = feature::MOVE
+    | feature::EVENT_REMOVE
+    | feature::EVENT_UNMAP
+    | feature::EVENT_REMAP
+    | feature::PAGEFAULT_FLAG_WP
+    | feature::POISON;
+
+/// Faults that were heard by others than the reader, and wait for it. Whoever comes later faults again.
+const FAULTS_MAX: usize = 1024;
+
+/// Pages of the bin.
+const BIN_PAGES: u64 = (BLOCK_SIZE >> PAGE_SHIFT) as u64;
+
+/// What an event has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing.
+    Nothing,
+    /// Something for the thread that works for adopted memory.
+    Work,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Heap and staging areas; with events. While one of them has not been read, it refuses every operation, so none is about addresses
+    /// that are another's by now.
+    uffd: Userfaultfd,
+    regions: Arc<RwLock<Vec<Arc<Region>>>>,
+    /// Held for reading by who moves pages, for writing by who reads events until it has entered them.
+    order: RwLock<()>,
+    faults: Mutex<VecDeque<Fault>>,
+    /// Wakes the reader.
+    pub(crate) bell: OwnedFd,
+    /// Wakes the worker.
+    pub(crate) work: Gate,
+    pub(crate) has_work: AtomicBool,
+    /// No more is to be heard: the space closes.
+    pub(crate) closed: AtomicBool,
+    bin: Mutex<Bin>,
+}
+
+/// Where pages go that nobody needs: memory that is watched without events, so that giving it back waits for
+/// nobody.
+#[derive(Debug)]
+struct Bin {
+    uffd: Userfaultfd,
+    pages: PageRange,
+    memory: Mapping,
+}
+
+impl Watch {
+    pub(super) fn new(regions: Arc<RwLock<Vec<Arc<Region>>>>) -> Result<Watch, AdoptError> {
+        let open = |wanted| {
+            Userfaultfd::open(FeatureSet(wanted))
+                .map_err(|error| AdoptError::Uffd { addr: VirtAddr(0), error })
+        };
+        let uffd = open(NEEDED | feature::THREAD_ID | feature::EXACT_ADDRESS)?;
+        if !uffd.enabled().contains(NEEDED) {
+            return Err(AdoptError::NoMove);
+        }
+        let bin = Bin::new(open(feature::MOVE)?)?;
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags)
+            .map_err(|errno| AdoptError::Call { what: "eventfd", errno })?;
+        Ok(Watch {
+            uffd,
+            regions,
+            order: RwLock::new(()),
+            faults: Mutex::new(VecDeque::with_capacity(FAULTS_MAX)),
+            bell,
+            work: Gate::new(),
+            has_work: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            bin: Mutex::new(bin),
+        })
+    }
+
+    pub(crate) fn uffd(&self) -> &Userfaultfd {
+        &self.uffd
+    }
+
+    /// Nothing that is heard changes where pages are, until it is given back.
+    pub(crate) fn order(&self) -> RwLockReadGuard<'_, ()> {
+        self.order.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody moves a page until it is given back.
+    pub(crate) fn still(&self) -> RwLockWriteGuard<'_, ()> {
+        self.order.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads all that there is to hear and enters it. Allocates nothing: who has unmapped something may hold
+    /// the lock of an allocator.
+    pub(crate) fn hear(&self) {
+        let mut found = Found::Nothing;
+        {
+            let _still = self.still();
+            loop {
+                match self.uffd.read_event() {
+                    Ok(Some(happened)) => {
+                        if self.enter(happened) == Found::Work {
+                            found = Found::Work;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => deaf(&error),
+                }
+            }
+            if found == Found::Work {
+                self.has_work.store(true, Ordering::SeqCst);
+            }
+        }
+        if found == Found::Work {
+            self.work.notify();
+        }
+    }
+
+    fn enter(&self, happened: Happened) -> Found {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let each = |enter: &dyn Fn(&Region) -> Found| {
+            let found = regions.iter().map(|region| enter(region));
+            found.fold(Found::Nothing, |all, one| if one == Found::Work { one } else { all })
+        };
+        match happened {
+            Happened::Fault(fault) => {
+                drop(regions);
+                self.keep(fault);
+                Found::Nothing
+            }
+            Happened::Removed(pages) => each(&|region| region.removed(pages)),
+            Happened::Unmapped(pages) => each(&|region| region.unmapped(pages)),
+            Happened::Moved { from, to } => each(&|region| region.moved(from, to)),
+        }
+    }
+
+    fn keep(&self, fault: Fault) {
+        let mut faults = lock(&self.faults);
+        if faults.len() < FAULTS_MAX {
+            faults.push_back(fault);
+        } else {
+            // It faults again, and by then there is room.
+            let _ = self.uffd.wake(PageRange::page(fault.addr.page()));
+        }
+        drop(faults);
+        self.ring();
+    }
+
+    /// Makes the reader look up.
+    pub(crate) fn ring(&self) {
+        // Full means that it has been rung often enough.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// The next fault that was heard.
+    pub(crate) fn next_fault(&self) -> Option<Fault> {
+        lock(&self.faults).pop_front()
+    }
+
+    /// The page of an adopted range that is at an address now.
+    pub(crate) fn page_at(&self, now: PageNo) -> Option<PageNo> {
+        let _order = self.order();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.iter().find_map(|region| region.page_at(now))
+    }
+
+    /// A fault at memory that is watched and of no range: what the program has added to one by mremap, or the
+    /// rest of one. It is what fresh memory is.
+    pub(crate) fn fill_unknown(&self, page: PageNo) {
+        match self.uffd.zero_once_only(PageRange::page(page)) {
+            Ok(_) => {}
+            Err(Errno::AGAIN) => self.keep(Fault { addr: page.addr(), ..Fault::EMPTY }),
+            Err(_) => _ = self.uffd.wake(PageRange::page(page)),
+        }
+    }
+
+    /// Wakes who waits for pages that are there.
+    pub(super) fn wake(&self, pages: PageRange) -> Result<(), Errno> {
+        self.uffd.wake(pages).map_err(|error| error.errno().unwrap_or(Errno::INVAL))
+    }
+
+    /// Gives pages of a staging area back.
+    pub(super) fn discard(&self, pages: PageRange) -> Result<(), Errno> {
+        let bin = lock(&self.bin);
+        let mut left = pages;
+        while !left.is_empty() {
+            let to = PageRange::new(bin.pages.start, left.count.min(BIN_PAGES));
+            // SAFETY: the staging area is the caller's, whose pages it gives up; the bin is nobody's.
+            let moved = match unsafe { bin.uffd.move_pages(to, left.start) } {
+                Ok(moved) => moved,
+                // It is a hole already.
+                Err(Errno::NOENT) => 1,
+                Err(Errno::AGAIN | Errno::BUSY) => {
+                    rustix::thread::sched_yield();
+                    0
+                }
+                Err(errno) => return Err(errno),
+            };
+            bin.throw_away()?;
+            left = PageRange::new(left.start.offset(moved), left.count - moved);
+        }
+        Ok(())
+    }
+}
+
+impl Bin {
+    fn new(uffd: Userfaultfd) -> Result<Bin, AdoptError> {
+        const WHAT: &str = "farside-bin";
+        let memory = Mapping::reserve_aligned(WHAT, BLOCK_SIZE, BLOCK_SIZE)?;
+        memory.allow(WHAT, 0, BLOCK_SIZE)?;
+        memory.keep_from_children(WHAT)?;
+        let pages = PageRange::new(VirtAddr(memory.base() as u64).page(), BIN_PAGES);
+        let mode = RegisterMode { missing: true, minor: false, write_protect: false };
+        // SAFETY: the range is the mapping just made, which nobody else knows.
+        unsafe { uffd.register(pages, mode) }
+            .map_err(|error| AdoptError::Uffd { addr: pages.start.addr(), error })?;
+        Ok(Bin { uffd, pages, memory })
+    }
+
+    fn throw_away(&self) -> Result<(), Errno> {
+        let advice = rustix::mm::Advice::LinuxDontNeed;
+        // SAFETY: the memory is the bin's own, and nobody reads it.
+        unsafe { rustix::mm::madvise(self.memory.base().cast(), BLOCK_SIZE, advice) }
+    }
+}
+
+/// Without events every thread that touches adopted memory would hang.
+fn deaf(error: &UffdError) -> ! {
+    eprintln!("farside: cannot read what happens to adopted memory: {error}; aborting");
+    std::process::abort();
+}
