@@ -164,7 +164,11 @@ fn a_vector_of_any_size_at_any_place_is_shared_to_its_last_byte_and_no_further()
             drop(data);
             for (at, (now, was)) in all.iter().zip(&before).enumerate() {
                 let inside = (start..start + len).contains(&at);
-                assert_eq!(*now, if inside { was ^ 0xFF } else { *was }, "round {round}, byte {at}");
+                assert_eq!(
+                    *now,
+                    if inside { was ^ 0xFF } else { *was },
+                    "round {round}, byte {at}"
+                );
             }
         }
     });
@@ -190,9 +194,15 @@ fn what_cannot_be_adopted_is_refused_and_named_by_its_address() {
         let space = space(1);
         let mut buffer = space.alloc::<u64>(PAGE).unwrap();
         let refused = space.adopt(&mut buffer, "").unwrap_err();
-        assert!(matches!(refused, Error::Live(LiveError::Adopt(AdoptError::NotPrivate { .. }))), "{refused}");
+        assert!(
+            matches!(refused, Error::Live(LiveError::Adopt(AdoptError::NotPrivate { .. }))),
+            "{refused}"
+        );
         let refused = space.adopt::<u64>(&mut [], "").unwrap_err();
-        assert!(matches!(refused, Error::Live(LiveError::Adopt(AdoptError::Empty { .. }))), "{refused}");
+        assert!(
+            matches!(refused, Error::Live(LiveError::Adopt(AdoptError::Empty { .. }))),
+            "{refused}"
+        );
         let mut memory = Aligned::new(4);
         let start = memory.start as usize;
         let shared = space.adopt(memory.words(), "").unwrap();

@@ -9,7 +9,7 @@ use farside::{
     WriteSpan, WriteView,
 };
 use farside_svm::Mutation;
-use harness::live::nth_call::{NthCall, OF_ALL_PAGES, PAGING_CALLS};
+use harness::live::nth_call::{NthCall, OF_ALL_PAGES, OF_THE_ARENA, PAGING_CALLS};
 use harness::live::{Child, must_be_caught, role, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -143,8 +143,8 @@ fn by_small_pages(calls: &NthCall) {
 
 /// Two blocks, of which the second is not all used.
 fn by_large_pages(calls: &NthCall) {
-    let failed = one_after_the_other(calls, open_large, 516, 0..PAGING_CALLS.len());
-    let of_large = OF_ALL_PAGES..PAGING_CALLS.len();
+    let failed = one_after_the_other(calls, open_large, 516, 0..OF_THE_ARENA);
+    let of_large = OF_ALL_PAGES..OF_THE_ARENA;
     assert!(of_large.into_iter().all(|kind| failed[kind] > 0), "{failed:?}");
 }
 

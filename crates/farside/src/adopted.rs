@@ -30,9 +30,8 @@ impl<'a, T> Adopted<'a, T> {
         let mut this = ManuallyDrop::new(self);
         let given_back = this.give_back();
         // SAFETY: `this` is not used again: what it owns is taken out of it once.
-        let (space, memory) = unsafe {
-            (std::ptr::read(&this.space), std::ptr::read(&this.memory))
-        };
+        let (space, memory) =
+            unsafe { (std::ptr::read(&this.space), std::ptr::read(&this.memory)) };
         drop(space);
         given_back.map(|()| memory)
     }
@@ -40,6 +39,11 @@ impl<'a, T> Adopted<'a, T> {
     /// Address of the first value.
     pub fn addr(&self) -> VirtAddr {
         VirtAddr(self.memory.as_ptr() as u64)
+    }
+
+    /// The space that it is shared in.
+    pub fn space(&self) -> &Space {
+        &self.space
     }
 
     fn give_back(&mut self) -> Result<(), Error> {

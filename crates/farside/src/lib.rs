@@ -78,8 +78,8 @@ pub use events::EVENTS_VARIABLE;
 #[cfg(feature = "events")]
 pub use farside_events::Written;
 pub use farside_live::{
-    AdoptError, CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
-    OwnPart, TimeSpent, Traffic,
+    AdoptError, CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError,
+    MoveError, OwnPart, TimeSpent, Traffic,
 };
 pub use farside_plugin::{
     LIMIT_VARIABLE as SCHEME_LIMIT_VARIABLE, LibraryError as SchemeLibraryError, PluginError,

@@ -29,6 +29,8 @@ pub struct Report {
     pub times: TimeSpent,
     /// Blocks of 2 MiB that were to be large pages, and those that have become some.
     pub large_pages: LargePages,
+    /// Moves of adopted memory that failed because a device of the program's had a page pinned.
+    pub pinned_by_devices: u64,
     /// What the cards in this program have counted. `farside cards --json` has the counters of others.
     pub cards: Vec<CardAccount>,
     /// The allocations of which most pages moved.
@@ -113,6 +115,7 @@ impl Report {
         let (times, traffic) = (runtime.times(), runtime.traffic());
         let cards: Vec<_> = space.cards().filter_map(|card| CardAccount::of(space, card)).collect();
         let large_pages = runtime.large_pages();
+        let pinned_by_devices = runtime.pinned_by_devices();
         let suspects = runtime.suspects().unwrap_or_default();
         let report = runtime.inspect(|driver| {
             let mut objects = driver.objects();
@@ -145,6 +148,7 @@ impl Report {
                 traffic,
                 times,
                 large_pages,
+                pinned_by_devices,
                 cards,
                 busiest,
                 fights,
@@ -233,6 +237,13 @@ impl Report {
             write!(f, "large pages: {had} of {wanted} blocks of 2 MiB")?;
             let rest = if had < wanted { "; the others have pages of 4 KiB" } else { "" };
             writeln!(f, "{rest}")?;
+        }
+        if self.pinned_by_devices > 0 {
+            let times = self.pinned_by_devices;
+            writeln!(
+                f,
+                "adopted memory: {times} times a page stayed because a device had it pinned"
+            )?;
         }
         for CardAccount { card, walks, remote_accesses, .. } in &self.cards {
             writeln!(f, "{card}: {walks} table walks, {remote_accesses} accesses over the bus")?;

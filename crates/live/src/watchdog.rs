@@ -111,6 +111,11 @@ fn watch(runtime: &Runtime) {
     while !runtime.closed.load(Ordering::SeqCst) {
         std::thread::park_timeout(TICK);
         runtime.rings().for_each(|ring| ring.free_doorbell());
+        if let Some(watch) = runtime.memories.adopted.watching() {
+            // Who unmaps adopted memory waits until that is heard, and may hold a lock of an allocator that is
+            // wanted by somebody for whom its reader waits.
+            watch.hear();
+        }
         if runtime.rings().any(|ring| ring.wanted_back().is_some()) {
             // The fault reader sees to it.
             runtime.recalled.store(true, Ordering::SeqCst);

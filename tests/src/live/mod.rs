@@ -10,6 +10,7 @@ mod child;
 mod control;
 pub mod hostile;
 pub mod intruder;
+pub mod mapped;
 pub mod nth_call;
 mod race;
 pub mod served;

@@ -28,9 +28,9 @@ const fn madvise(name: &'static str, advice: libc::c_int) -> PagingCall {
     PagingCall { name, number: libc::SYS_madvise, argument: 2, value: advice as u32 }
 }
 
-/// The calls by which pages are moved; those behind the sixth are of large pages alone, but for REGISTER
-/// when a space opens.
-pub const PAGING_CALLS: [PagingCall; 11] = [
+/// The calls by which pages are moved; those behind the sixth are of large pages, but for REGISTER
+/// when a space opens, and those behind the eleventh of adopted memory alone.
+pub const PAGING_CALLS: [PagingCall; 13] = [
     madvise("madvise(DONTNEED)", libc::MADV_DONTNEED),
     PagingCall {
         name: "fallocate(PUNCH_HOLE)",
@@ -47,7 +47,12 @@ pub const PAGING_CALLS: [PagingCall; 11] = [
     madvise("madvise(HUGEPAGE)", libc::MADV_HUGEPAGE),
     madvise("madvise(COLLAPSE)", 25),
     madvise("madvise(POPULATE_WRITE)", libc::MADV_POPULATE_WRITE),
+    ioctl("UFFDIO_MOVE", request::MOVE),
+    ioctl("UFFDIO_COPY", request::COPY),
 ];
+
+/// The kinds of pages of the space's own memory.
+pub const OF_THE_ARENA: usize = 11;
 
 /// The kinds without which no page moves, large or not.
 pub const OF_ALL_PAGES: usize = 6;

@@ -48,12 +48,8 @@ impl Happened {
         let third = u64::from(message.ptid) | u64::from(message.reserved4) << 32;
         let range = |start: u64, bytes: u64| PageRange::covering(VirtAddr(start), bytes).ok();
         match message.event {
-            abi::event::REMOVE => {
-                range(first, second.saturating_sub(first)).map(Happened::Removed)
-            }
-            abi::event::UNMAP => {
-                range(first, second.saturating_sub(first)).map(Happened::Unmapped)
-            }
+            abi::event::REMOVE => range(first, second.saturating_sub(first)).map(Happened::Removed),
+            abi::event::UNMAP => range(first, second.saturating_sub(first)).map(Happened::Unmapped),
             abi::event::REMAP => {
                 let from = range(first, third)?;
                 Some(Happened::Moved { from, to: VirtAddr(second).page() })
@@ -194,9 +190,8 @@ mod tests {
     #[test]
     fn what_happens_to_watched_memory_has_its_pages() {
         let base = Message { flags: 0x5000, address: 0x8000, ..Message::default() };
-        let told = |event, message: Message| {
-            Happened::from_message(&Message { event, ..message }, true)
-        };
+        let told =
+            |event, message: Message| Happened::from_message(&Message { event, ..message }, true);
         let pages = PageRange::new(PageNo(5), 3);
         assert_eq!(told(abi::event::REMOVE, base), Some(Happened::Removed(pages)));
         assert_eq!(told(abi::event::UNMAP, base), Some(Happened::Unmapped(pages)));

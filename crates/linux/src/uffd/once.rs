@@ -83,8 +83,7 @@ impl Userfaultfd {
     /// # Errors
     /// As [`Userfaultfd::move_pages`].
     pub fn poison_once(&self, page: PageNo) -> Result<(), Errno> {
-        let mut arg =
-            abi::Poison { range: bytes(PageRange::page(page)), ..Default::default() };
+        let mut arg = abi::Poison { range: bytes(PageRange::page(page)), ..Default::default() };
         self.call(abi::request::POISON, &mut arg)
     }
 }

@@ -30,7 +30,9 @@ pub enum AdoptError {
     )]
     NoMove,
     /// The paging interface is not to be had, or refuses.
-    #[error("memory at {addr} cannot be adopted: {error}; a buffer of the space (Space::alloc) can be used instead")]
+    #[error(
+        "memory at {addr} cannot be adopted: {error}; a buffer of the space (Space::alloc) can be used instead"
+    )]
     Uffd {
         /// Where.
         addr: VirtAddr,
@@ -55,7 +57,9 @@ pub enum AdoptError {
         what: String,
     },
     /// It cannot be read and written.
-    #[error("the range cannot be adopted: the memory at {addr} is {rights}, and has to be rw-p; mprotect it first")]
+    #[error(
+        "the range cannot be adopted: the memory at {addr} is {rights}, and has to be rw-p; mprotect it first"
+    )]
     Rights {
         /// Where.
         addr: VirtAddr,
@@ -100,7 +104,9 @@ pub enum AdoptError {
         errno: Errno,
     },
     /// It was adopted once, and the program has moved or unmapped it.
-    #[error("{range} is no adopted memory (any more): it was given back, or the program has moved or unmapped it")]
+    #[error(
+        "{range} is no adopted memory (any more): it was given back, or the program has moved or unmapped it"
+    )]
     NotAdopted {
         /// The pages.
         range: PageRange,
@@ -117,7 +123,9 @@ pub enum AdoptError {
         first: PageRange,
     },
     /// A page is not where it belongs.
-    #[error("{range} could not be brought home ({errno}): it is still adopted, and works; try again")]
+    #[error(
+        "{range} could not be brought home ({errno}): it is still adopted, and works; try again"
+    )]
     NotHome {
         /// Which pages.
         range: PageRange,

@@ -111,9 +111,8 @@ mod tests {
         let heap = vec![1u8; 1 << 20];
         let on_stack = [0u8; 64];
         static CONSTANT: [u8; 64] = [7; 64];
-        let check = |slice: &[u8]| {
-            check_private(VirtAddr(slice.as_ptr() as u64), slice.len() as u64)
-        };
+        let check =
+            |slice: &[u8]| check_private(VirtAddr(slice.as_ptr() as u64), slice.len() as u64);
         assert_eq!(check(&heap), Ok(()));
         assert_eq!(check(&on_stack), Ok(()));
         assert!(matches!(check(&CONSTANT), Err(AdoptError::NotPrivate { .. })));

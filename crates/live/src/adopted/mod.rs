@@ -36,8 +36,8 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use farside_types::{PageNo, PageRange};
 
-pub use error::AdoptError;
 pub(crate) use edges::Edges;
+pub use error::AdoptError;
 pub(crate) use maps::check_private;
 pub(crate) use region::Region;
 pub(crate) use watch::{Found, Watch};

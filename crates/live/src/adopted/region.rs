@@ -1,7 +1,8 @@
 //! One adopted range: where each of its pages is, and the host's steps of a migration.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use farside_linux::card_memory::{copy_pages, zero_pages};
 use farside_linux::mapping::Mapping;
@@ -24,8 +25,12 @@ const PAGES_AT_ONCE: u64 = 2048;
 /// How often one page is tried while the kernel says "again".
 const TRIES_MAX: u32 = 100_000;
 
-/// How often a page that is shared since a fork is made the process's own, before it counts as pinned.
-const POPULATE_MAX: u32 = 3;
+/// How long a page is waited for that a device has pinned. A read or a write of the program's is over by then;
+/// what is registered for good (io_uring's fixed buffers) is not.
+const PINNED_MAX: Duration = Duration::from_millis(200);
+
+/// How long until it is looked at again.
+const PINNED_PAUSE: Duration = Duration::from_micros(100);
 
 /// Places of parts of a range that there is room for from the start: whoever hears of an mremap is not
 /// to allocate.
@@ -78,8 +83,6 @@ pub(crate) struct Region {
     pieces: RwLock<Vec<Piece>>,
     /// The program has moved or unmapped some of it: it is to be given back.
     pub(crate) leaves: AtomicBool,
-    /// Pages that were emptied while they were not in the heap, and are to come home.
-    pub(crate) emptied: AtomicUsize,
 }
 
 impl Region {
@@ -104,7 +107,6 @@ impl Region {
             marks,
             pieces: RwLock::new(pieces),
             leaves: AtomicBool::new(false),
-            emptied: AtomicUsize::new(0),
         };
         region.watch_pages(region.staging_pages(), false)?;
         Ok(region)
@@ -189,6 +191,7 @@ impl Region {
         mut step: impl FnMut(Stretch) -> Result<u64, Errno>,
     ) -> Result<(), (u64, Errno)> {
         let (mut done, mut tries) = (0, 0);
+        let mut pinned_since: Option<Instant> = None;
         while done < range.count {
             let left = PageRange::new(range.start.offset(done), range.count - done);
             let outcome = {
@@ -207,6 +210,11 @@ impl Region {
                 Ok(pages) if pages > 0 => {
                     done += pages;
                     tries = 0;
+                    pinned_since = None;
+                }
+                Err(Errno::BUSY) if pinned_since.is_none_or(|at| at.elapsed() < PINNED_MAX) => {
+                    pinned_since.get_or_insert_with(Instant::now);
+                    std::thread::sleep(PINNED_PAUSE);
                 }
                 Ok(_) => return Err((done, Errno::AGAIN)),
                 Err(errno) => return Err((done, errno)),
@@ -221,9 +229,9 @@ impl Region {
     /// How many pages were done, and why the next was not: [`Errno::BUSY`] a device has it pinned,
     /// [`Errno::INVAL`] the program has changed its rights or locked it.
     pub(crate) fn unmap(&self, range: PageRange) -> Result<(), (u64, Errno)> {
-        let (mut single, mut populated) = (false, 0);
+        let mut single = false;
         self.walk(range, |stretch| match stretch.mark & (mark::PLACE | mark::GONE) {
-            mark::HEAP if stretch.mark & mark::POISONED == 0 => {
+            mark::HEAP => {
                 let most = if single { 1 } else { stretch.pages.count };
                 match self.take(&stretch, most) {
                     Err(Errno::INVAL) if most > 1 => {
@@ -231,26 +239,18 @@ impl Region {
                         single = true;
                         Ok(0)
                     }
-                    Err(Errno::BUSY) if populated < POPULATE_MAX => {
-                        populated += 1;
+                    Err(Errno::BUSY) => {
                         self.make_own(stretch.now.start);
-                        Ok(0)
+                        Err(Errno::BUSY)
                     }
                     Ok(pages) => {
-                        (single, populated) = (false, 0);
+                        single = false;
                         Ok(pages)
                     }
                     refused => refused,
                 }
             }
-            mark::BOTH => {
-                self.watch.discard(PageRange::new(
-                    self.staged(stretch.pages.start),
-                    stretch.pages.count,
-                ))?;
-                self.set_marks(stretch.pages, stretch.mark & !mark::PLACE | mark::HEAP);
-                Ok(0)
-            }
+            mark::BOTH => self.discard_staged(stretch.pages).map(|_| 0),
             _ => Ok(stretch.pages.count),
         })
     }
@@ -261,6 +261,7 @@ impl Region {
         let to = PageRange::new(self.staged(first), most);
         // SAFETY: both ends are this region's, whose pages the driver holds: nobody else moves them.
         let moved = match unsafe { self.watch.uffd().move_pages(to, stretch.now.start) } {
+            Err(Errno::NOENT) if self.watch.has(stretch.now.start) => return Ok(0),
             Err(Errno::NOENT) => {
                 // It was never touched, or is empty again.
                 match self.watch.uffd().zero_once_only(PageRange::page(to.start)) {
@@ -272,6 +273,7 @@ impl Region {
                 1
             }
             Err(Errno::EXIST) => {
+                // Of former times.
                 self.watch.discard(PageRange::page(to.start))?;
                 return Ok(0);
             }
@@ -315,6 +317,7 @@ impl Region {
                 (mark::STAGED, Rights::ReadWrite) if !poisoned => {
                     let most = if single { 1 } else { stretch.pages.count };
                     match self.bring(&stretch, most) {
+                        // The program's mappings end in between: page by page.
                         Err(Errno::INVAL) if most > 1 => {
                             single = true;
                             Ok(0)
@@ -331,9 +334,10 @@ impl Region {
                     self.bring_copies(&stretch, stretch.pages.count, rights == Rights::Read)
                 }
                 (_, Rights::ReadWrite) => {
-                    self.discard_staged(stretch.pages)?;
-                    self.watch.uffd().protect_once(stretch.now, false)?;
-                    Ok(stretch.pages.count)
+                    let pages = self.discard_staged(stretch.pages)?;
+                    let now = PageRange::new(stretch.now.start, pages);
+                    self.watch.uffd().protect_once(now, false)?;
+                    Ok(pages)
                 }
                 _ => {
                     self.watch.wake(stretch.now)?;
@@ -368,12 +372,7 @@ impl Region {
                 self.set_marks(PageRange::new(first, moved), mark::HEAP);
                 Ok(moved)
             }
-            // The program has it already.
-            Err(Errno::EXIST) => {
-                self.discard_staged(PageRange::page(first))?;
-                self.watch.wake(PageRange::page(to.start))?;
-                Ok(1)
-            }
+            Err(Errno::EXIST) => self.is_there(first, to.start),
             // Another part of the runtime reads it.
             Err(Errno::BUSY) => Err(Errno::AGAIN),
             Err(errno) => Err(errno),
@@ -386,29 +385,33 @@ impl Region {
         let first = stretch.pages.start;
         let to = PageRange::new(stretch.now.start, most);
         match self.watch.uffd().copy_once_only(to, self.staged(first), keep) {
-            Ok(copied) => {
-                let pages = PageRange::new(first, copied);
-                if keep {
-                    self.set_marks(pages, mark::BOTH);
-                } else {
-                    self.discard_staged(pages)?;
-                }
+            Ok(copied) if keep => {
+                self.set_marks(PageRange::new(first, copied), mark::BOTH);
                 Ok(copied)
             }
-            Err(Errno::EXIST) => {
-                self.discard_staged(PageRange::page(first))?;
-                self.watch.wake(PageRange::page(to.start))?;
-                Ok(1)
-            }
+            // If they cannot be given back now, they are found to be there the next time.
+            Ok(copied) => self.discard_staged(PageRange::new(first, copied)),
+            Err(Errno::EXIST) => self.is_there(first, to.start),
             Err(errno) => Err(errno),
         }
     }
 
-    /// The heap alone has these pages from here on.
-    fn discard_staged(&self, pages: PageRange) -> Result<(), Errno> {
-        self.watch.discard(PageRange::new(self.staged(pages.start), pages.count))?;
-        self.set_marks(pages, mark::HEAP);
-        Ok(())
+    /// The kernel says that the heap has a page that was to be brought. If it has, the program may have written
+    /// it since.
+    fn is_there(&self, page: PageNo, now: PageNo) -> Result<u64, Errno> {
+        if !self.watch.has(now) {
+            return Ok(0);
+        }
+        self.discard_staged(PageRange::page(page))?;
+        self.watch.wake(PageRange::page(now))?;
+        Ok(1)
+    }
+
+    /// The heap alone has pages at the start of these from here on; gives how many.
+    fn discard_staged(&self, pages: PageRange) -> Result<u64, Errno> {
+        let done = self.watch.discard(PageRange::new(self.staged(pages.start), pages.count))?;
+        self.set_marks(PageRange::new(pages.start, done), mark::HEAP);
+        Ok(done)
     }
 
     /// A page that the program has emptied is zero from here on.
@@ -417,7 +420,6 @@ impl Region {
         // SAFETY: a page that is not in the heap alone is in the staging area, which is this region's own.
         unsafe { zero_pages(self.staged_ptr(page), 1) };
         self.mark(page).store(value & !mark::EMPTIED, Ordering::Release);
-        self.emptied.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Lets the program only read pages, or write them as well.
@@ -456,7 +458,11 @@ impl Region {
     ///
     /// # Safety
     /// `to` has room for them, which nobody else uses; the driver holds the pages.
-    pub(crate) unsafe fn copy_out(&self, range: PageRange, to: *mut u8) -> Result<(), (u64, Errno)> {
+    pub(crate) unsafe fn copy_out(
+        &self,
+        range: PageRange,
+        to: *mut u8,
+    ) -> Result<(), (u64, Errno)> {
         self.walk(range, |stretch| {
             let first = stretch.pages.start;
             let to = to.wrapping_add((first.0 - range.start.0) as usize * PAGE_SIZE);
@@ -531,7 +537,6 @@ impl Region {
             }
             let value = value & !mark::PLACE | mark::STAGED | mark::EMPTIED;
             self.mark(page).store(value, Ordering::Release);
-            self.emptied.fetch_add(1, Ordering::SeqCst);
             found = Found::Work;
         }
         found
@@ -571,10 +576,9 @@ impl Region {
             if hit.is_empty() {
                 continue;
             }
-            let of = |part: PageRange| PageRange::new(
-                piece.pages.start.offset(part.start.0 - there.start.0),
-                part.count,
-            );
+            let of = |part: PageRange| {
+                PageRange::new(piece.pages.start.offset(part.start.0 - there.start.0), part.count)
+            };
             let behind = PageRange::new(hit.end(), there.end().0 - hit.end().0);
             let before = PageRange::new(there.start, hit.start.0 - there.start.0);
             pieces[at] = Piece { pages: of(before), now: before.start };
@@ -610,7 +614,6 @@ impl Region {
             let value = self.mark(page).load(Ordering::Acquire);
             if value & mark::PLACE != mark::HEAP && value & mark::EMPTIED == 0 {
                 self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
-                self.emptied.fetch_add(1, Ordering::SeqCst);
             }
         }
         let away = |stretch: &Stretch| stretch.mark & mark::PLACE != mark::HEAP;
@@ -658,4 +661,3 @@ fn read_own(pages: PageRange, to: *mut u8) -> Result<(), Errno> {
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     if usize::try_from(read) == Ok(length) { Ok(()) } else { Err(Errno::FAULT) }
 }
-

@@ -1,8 +1,10 @@
 //! The descriptors that adopted memory is watched by, and what is heard of it.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farside_linux::lock::lock;
@@ -50,9 +52,13 @@ pub(crate) struct Watch {
     faults: Mutex<VecDeque<Fault>>,
     /// Wakes the reader.
     pub(crate) bell: OwnedFd,
-    /// Wakes the worker.
+    /// Wakes the worker, and who waits for it.
     pub(crate) work: Gate,
-    pub(crate) has_work: AtomicBool,
+    /// How often there was something for the worker, and how much of that it has done.
+    pub(crate) asked: AtomicU64,
+    pub(crate) served: AtomicU64,
+    /// `/proc/self/pagemap`.
+    map: File,
     /// No more is to be heard: the space closes.
     pub(crate) closed: AtomicBool,
     bin: Mutex<Bin>,
@@ -65,6 +71,8 @@ struct Bin {
     uffd: Userfaultfd,
     pages: PageRange,
     memory: Mapping,
+    /// It may hold pages.
+    is_full: bool,
 }
 
 impl Watch {
@@ -77,6 +85,10 @@ impl Watch {
         if !uffd.enabled().contains(NEEDED) {
             return Err(AdoptError::NoMove);
         }
+        let map = File::open("/proc/self/pagemap").map_err(|error| AdoptError::Call {
+            what: "open(/proc/self/pagemap)",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
         let bin = Bin::new(open(feature::MOVE)?)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags)
@@ -88,7 +100,9 @@ impl Watch {
             faults: Mutex::new(VecDeque::with_capacity(FAULTS_MAX)),
             bell,
             work: Gate::new(),
-            has_work: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            map,
             closed: AtomicBool::new(false),
             bin: Mutex::new(bin),
         })
@@ -126,7 +140,7 @@ impl Watch {
                 }
             }
             if found == Found::Work {
-                self.has_work.store(true, Ordering::SeqCst);
+                self.asked.fetch_add(1, Ordering::SeqCst);
             }
         }
         if found == Found::Work {
@@ -197,27 +211,37 @@ impl Watch {
         self.uffd.wake(pages).map_err(|error| error.errno().unwrap_or(Errno::INVAL))
     }
 
-    /// Gives pages of a staging area back.
-    pub(super) fn discard(&self, pages: PageRange) -> Result<(), Errno> {
-        let bin = lock(&self.bin);
-        let mut left = pages;
-        while !left.is_empty() {
-            let to = PageRange::new(bin.pages.start, left.count.min(BIN_PAGES));
-            // SAFETY: the staging area is the caller's, whose pages it gives up; the bin is nobody's.
-            let moved = match unsafe { bin.uffd.move_pages(to, left.start) } {
-                Ok(moved) => moved,
-                // It is a hole already.
-                Err(Errno::NOENT) => 1,
-                Err(Errno::AGAIN | Errno::BUSY) => {
-                    rustix::thread::sched_yield();
-                    0
-                }
-                Err(errno) => return Err(errno),
-            };
-            bin.throw_away()?;
-            left = PageRange::new(left.start.offset(moved), left.count - moved);
+    /// Whether a page is there, in memory or swapped out: what a call says of one may be about another, or wrong.
+    pub(super) fn has(&self, page: PageNo) -> bool {
+        const THERE: u64 = 3 << 62;
+        let mut entry = [0; 8];
+        let at = (page.addr().0 >> PAGE_SHIFT) * 8;
+        self.map.read_exact_at(&mut entry, at).is_ok() && u64::from_ne_bytes(entry) & THERE != 0
+    }
+
+    /// Gives pages at the start of a part of a staging area back; says how many.
+    pub(super) fn discard(&self, pages: PageRange) -> Result<u64, Errno> {
+        let mut bin = lock(&self.bin);
+        if bin.is_full {
+            bin.empty()?;
         }
-        Ok(())
+        let to = PageRange::new(bin.pages.start, pages.count.min(BIN_PAGES));
+        // SAFETY: the staging area is the caller's, whose pages it gives up; the bin is nobody's.
+        match unsafe { bin.uffd.move_pages(to, pages.start) } {
+            Ok(moved) => {
+                bin.is_full = true;
+                // If it fails it is tried again before the bin is used.
+                let _ = bin.empty();
+                Ok(moved)
+            }
+            Err(Errno::NOENT) if !self.has(pages.start) => Ok(1),
+            Err(Errno::EXIST) => {
+                bin.is_full = true;
+                Err(Errno::AGAIN)
+            }
+            Err(Errno::NOENT) => Err(Errno::AGAIN),
+            Err(errno) => Err(errno),
+        }
     }
 }
 
@@ -232,13 +256,15 @@ impl Bin {
         // SAFETY: the range is the mapping just made, which nobody else knows.
         unsafe { uffd.register(pages, mode) }
             .map_err(|error| AdoptError::Uffd { addr: pages.start.addr(), error })?;
-        Ok(Bin { uffd, pages, memory })
+        Ok(Bin { uffd, pages, memory, is_full: false })
     }
 
-    fn throw_away(&self) -> Result<(), Errno> {
+    fn empty(&mut self) -> Result<(), Errno> {
         let advice = rustix::mm::Advice::LinuxDontNeed;
         // SAFETY: the memory is the bin's own, and nobody reads it.
-        unsafe { rustix::mm::madvise(self.memory.base().cast(), BLOCK_SIZE, advice) }
+        unsafe { rustix::mm::madvise(self.memory.base().cast(), BLOCK_SIZE, advice) }?;
+        self.is_full = false;
+        Ok(())
     }
 }
 

@@ -46,7 +46,8 @@ impl Cut {
         let end = end.ok_or(AdoptError::Range { addr, bytes })?;
         let inner = addr.0.next_multiple_of(page)..end / page * page;
         let first = (addr.page_offset() != 0).then_some(addr.page());
-        let last = (end % page != 0).then_some(VirtAddr(end).page()).filter(|&last| Some(last) != first);
+        let last =
+            (end % page != 0).then_some(VirtAddr(end).page()).filter(|&last| Some(last) != first);
         let count = inner.end.saturating_sub(inner.start) / page;
         Ok(Cut { first, inner: PageRange::new(VirtAddr(inner.start).page(), count), last })
     }
@@ -279,11 +280,12 @@ impl Runtime {
         let Some(watch) = self.memories.adopted.watching() else { return };
         // Who has read of it and not entered it yet holds the order.
         drop(watch.order());
-        let is_open = || {
-            let regions = self.memories.adopted.regions();
-            regions.iter().any(|region| region.emptied.load(Ordering::SeqCst) > 0)
-        };
-        watch.work.wait_for(|| (!is_open()).then_some(()));
+        let asked = watch.asked.load(Ordering::SeqCst);
+        let served = || watch.served.load(Ordering::SeqCst) >= asked;
+        let over = || served() || watch.closed.load(Ordering::SeqCst);
+        if !over() {
+            watch.work.wait_for(|| over().then_some(()));
+        }
     }
 
     fn start_keepers(&self, watch: &Arc<Watch>) -> Result<(), LiveError> {
@@ -337,10 +339,8 @@ impl Runtime {
 fn read_faults(runtime: &Runtime, watch: &Watch) {
     let mut known = [(PageNo(0), Access::Read); FAULTS];
     while !watch.closed.load(Ordering::SeqCst) {
-        let mut sources = [
-            PollFd::new(watch.uffd(), PollFlags::IN),
-            PollFd::new(&watch.bell, PollFlags::IN),
-        ];
+        let mut sources =
+            [PollFd::new(watch.uffd(), PollFlags::IN), PollFd::new(&watch.bell, PollFlags::IN)];
         // Every outcome means: look.
         let _ = rustix::event::poll(&mut sources, None);
         if sources[1].revents().contains(PollFlags::IN) {
@@ -373,13 +373,14 @@ fn read_faults(runtime: &Runtime, watch: &Watch) {
 /// Brings home what the program has emptied, and gives back what it has moved or unmapped some of.
 fn work(runtime: &Runtime, watch: &Watch) {
     loop {
-        watch.work.wait_for(|| {
-            let wanted = watch.has_work.swap(false, Ordering::SeqCst);
-            (wanted || watch.closed.load(Ordering::SeqCst)).then_some(())
-        });
-        if watch.closed.load(Ordering::SeqCst) {
+        let closed = || watch.closed.load(Ordering::SeqCst);
+        let asked = || watch.asked.load(Ordering::SeqCst);
+        let served = watch.served.load(Ordering::SeqCst);
+        watch.work.wait_for(|| (asked() > served || closed()).then_some(()));
+        if closed() {
             return;
         }
+        let asked = asked();
         for region in runtime.memories.adopted.regions() {
             if region.leaves.load(Ordering::SeqCst) {
                 let range = region.pages();
@@ -390,6 +391,7 @@ fn work(runtime: &Runtime, watch: &Watch) {
             }
             bring_emptied(runtime, &region);
         }
+        watch.served.store(asked, Ordering::SeqCst);
         watch.work.notify();
     }
 }
