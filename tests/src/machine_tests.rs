@@ -306,6 +306,7 @@ fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
         CancelReason::CardLost(CARD),
         CancelReason::TooManyFaults,
         CancelReason::PinnedElsewhere,
+        CancelReason::HostKeeps,
     ] {
         says(hand.machine.judge_cancel(&fault, reason), "without a reason");
     }

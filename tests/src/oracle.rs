@@ -95,6 +95,8 @@ impl Machine {
                 !self.capabilities.can_map(fault.card.agent(), MemoryId::HOST)
                     && (any(&is_pinned) || self.facts.last_unpin >= since)
             }
+            // The worlds adopt nothing.
+            CancelReason::HostKeeps => false,
             CancelReason::TooManyFaults => self.faults.len() >= self.limits.faults,
         };
         ensure!(

@@ -32,6 +32,8 @@ pub enum CancelReason {
     TooManyFaults,
     /// The page is pinned to the host, whose memory this card cannot map.
     PinnedElsewhere,
+    /// The page is of adopted memory, and the host does not let it go.
+    HostKeeps,
 }
 
 impl fmt::Display for CancelReason {
@@ -53,6 +55,10 @@ impl fmt::Display for CancelReason {
             ),
             CancelReason::CardLost(card) => write!(f, "{card} is gone"),
             CancelReason::TooManyFaults => f.write_str("too many faults are open at once"),
+            CancelReason::HostKeeps => f.write_str(
+                "the page is of adopted memory and stays on the host: a device of the program's has it pinned \
+                 (O_DIRECT, io_uring), it is locked (mlock), or its rights are not read and write (mprotect)",
+            ),
             CancelReason::PinnedElsewhere => f.write_str(
                 "the page is pinned to the host, and this card does not reach the host's memory; \
                  unpin it first",

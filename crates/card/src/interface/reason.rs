@@ -16,6 +16,7 @@ pub fn reason_to_word(reason: CancelReason) -> u32 {
         CancelReason::CardLost(card) => 9 | u32::from(card.0) << 16,
         CancelReason::TooManyFaults => 10,
         CancelReason::PinnedElsewhere => 11,
+        CancelReason::HostKeeps => 12,
     }
 }
 
@@ -34,6 +35,7 @@ pub fn reason_from_word(word: u32) -> Option<CancelReason> {
         9 => CancelReason::CardLost(card),
         10 => CancelReason::TooManyFaults,
         11 => CancelReason::PinnedElsewhere,
+        12 => CancelReason::HostKeeps,
         _ => return None,
     };
     (reason_to_word(reason) == word).then_some(reason)

@@ -22,6 +22,7 @@ pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     };
     let _pinned = pin(program);
     let mut rows = there_and_back(&space, effort)?;
+    rows.push(adopted(&space, effort)?);
     rows.extend(software(&space, effort)?);
     Ok(rows)
 }
@@ -65,6 +66,31 @@ fn there_and_back(space: &Space, effort: Effort) -> Result<Vec<Row>, Error> {
     let by_small = Row::new(name, small / (copies + calls), Target::AtMost(1.3), limit, detail);
     let counts = Counts::of(space).since(&before);
     Ok(vec![by_large.counting(counts.clone()), by_small.counting(counts)])
+}
+
+/// Memory of the program's own goes to a card and back, in turns with two memcpys.
+fn adopted(space: &Space, effort: Effort) -> Result<Row, Error> {
+    let card = space.card(0)?;
+    let mut memory = vec![1u64; (BLOCK + PAGE_SIZE) / 8];
+    let skip = memory.as_ptr().align_offset(PAGE_SIZE);
+    let mut block = space.adopt(&mut memory[skip..skip + BLOCK / 8], "adopted")?;
+    let bare = Bare::new(BLOCK)?;
+    let (mut ours, mut copies) = (Vec::new(), Vec::new());
+    let before = Counts::of(space);
+    for _ in 0..8 * effort.samples {
+        block[0] += 1;
+        let mut moved = Ok(0);
+        ours.push(processor_time(|| {
+            moved = space.migrate(&block, card).and_then(|_| space.migrate(&block, MemoryId::HOST));
+        }));
+        moved?;
+        copies.push(processor_time(|| bare.copy_there_and_back()));
+    }
+    let (ours, copies) = (median(ours) * 1e6, median(copies) * 1e6);
+    let detail = format!("{ours:.0} µs of processor time; two memcpys {copies:.0} µs");
+    let name = "2 MiB there and back, idle card, adopted memory";
+    let row = Row::new(name, ours / copies, Target::AtMost(2.2), "x memcpy", detail);
+    Ok(row.counting(Counts::of(space).since(&before)))
 }
 
 /// Software time of one move, in nanoseconds per page.

@@ -1,7 +1,7 @@
 //! One adopted range: where each of its pages is, and the host's steps of a migration.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use farside_linux::card_memory::{copy_pages, zero_pages};
@@ -83,6 +83,8 @@ pub(crate) struct Region {
     pieces: RwLock<Vec<Piece>>,
     /// The program has moved or unmapped some of it: it is to be given back.
     pub(crate) leaves: AtomicBool,
+    /// Whether it was given back; held by who does that.
+    pub(crate) is_home: Mutex<bool>,
 }
 
 impl Region {
@@ -107,6 +109,7 @@ impl Region {
             marks,
             pieces: RwLock::new(pieces),
             leaves: AtomicBool::new(false),
+            is_home: Mutex::new(false),
         };
         region.watch_pages(region.staging_pages(), false)?;
         Ok(region)
@@ -472,8 +475,17 @@ impl Region {
                     // SAFETY: the caller's.
                     unsafe { zero_pages(to, count) };
                 }
-                // The program can still reach it, and may unmap it: the kernel reads it.
-                mark::HEAP => read_own(stretch.now, to)?,
+                // The program can still reach it, and may unmap it: the kernel reads it. Whoever reads what was never
+                // touched would wait for a page.
+                mark::HEAP if !self.watch.has(stretch.now.start) => {
+                    // SAFETY: the caller's.
+                    unsafe { zero_pages(to, 1) };
+                    return Ok(1);
+                }
+                mark::HEAP => {
+                    read_own(stretch.now.start, to)?;
+                    return Ok(1);
+                }
                 _ if stretch.mark & mark::EMPTIED != 0 => {
                     self.empty(first);
                     return Ok(0);
@@ -652,12 +664,11 @@ impl Drop for Region {
     }
 }
 
-/// Reads pages of this process that may be unmapped meanwhile.
-fn read_own(pages: PageRange, to: *mut u8) -> Result<(), Errno> {
-    let length = pages.bytes() as usize;
-    let local = libc::iovec { iov_base: to.cast(), iov_len: length };
-    let remote = libc::iovec { iov_base: pages.start.addr().0 as *mut _, iov_len: length };
-    // SAFETY: `to` has room for the pages (the caller's); what is read is checked by the kernel.
+/// Reads a page of this process that may be unmapped meanwhile.
+fn read_own(page: PageNo, to: *mut u8) -> Result<(), Errno> {
+    let local = libc::iovec { iov_base: to.cast(), iov_len: PAGE_SIZE };
+    let remote = libc::iovec { iov_base: page.addr().0 as *mut _, iov_len: PAGE_SIZE };
+    // SAFETY: `to` has room for the page (the caller's); what is read is checked by the kernel.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    if usize::try_from(read) == Ok(length) { Ok(()) } else { Err(Errno::FAULT) }
+    if usize::try_from(read) == Ok(PAGE_SIZE) { Ok(()) } else { Err(Errno::FAULT) }
 }

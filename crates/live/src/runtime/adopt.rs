@@ -190,14 +190,17 @@ impl Runtime {
     /// Gives a range back.
     fn bring_home(&self, region: &Arc<Region>) -> Result<(), LiveError> {
         let range = region.pages();
+        let mut is_home = lock(&region.is_home);
+        if *is_home {
+            return Err(AdoptError::NotAdopted { range }.into());
+        }
         let mut tries = 0;
         let lost = loop {
             let lost = self.inspect(|driver| driver.lost(range))?;
             match self.request(Request::Disown { addr: range.start.addr() }) {
                 Ok(_) => break lost,
-                Err(LiveError::Request(RequestError::NotAnAllocation { .. })) => {
-                    return Err(AdoptError::NotAdopted { range }.into());
-                }
+                // Only its last steps failed the last time.
+                Err(LiveError::Request(RequestError::NotAnAllocation { .. })) => break lost,
                 Err(error) if tries >= TRIES => return Err(error),
                 Err(_) => tries += 1,
             }
@@ -210,6 +213,10 @@ impl Runtime {
         }
         region.end();
         self.memories.adopted.leave(region);
+        *is_home = true;
+        if region.leaves.load(Ordering::SeqCst) {
+            return Err(AdoptError::NotAdopted { range }.into());
+        }
         match lost.first() {
             Some(&first) => {
                 let pages = lost.iter().map(|range| range.count).sum();
@@ -384,7 +391,11 @@ fn work(runtime: &Runtime, watch: &Watch) {
         for region in runtime.memories.adopted.regions() {
             if region.leaves.load(Ordering::SeqCst) {
                 let range = region.pages();
-                if let Err(error) = runtime.bring_home(&region) {
+                let outcome = runtime.bring_home(&region);
+                let expected = |error: &LiveError| {
+                    matches!(error, LiveError::Adopt(AdoptError::NotAdopted { .. }))
+                };
+                if let Some(error) = outcome.err().filter(|error| !expected(error)) {
                     tracing::warn!(%range, %error, "memory that the program has moved or unmapped is not all given back");
                 }
                 continue;

@@ -26,7 +26,7 @@ impl Driver {
             self.restore_pages(id, number as u16, part);
         }
         self.chains[id].parts = parts;
-        self.retry_faults(id);
+        self.retry_faults(id, failure.as_ref());
         self.retry_host(id);
         let request = self.chains[id].purpose.request;
         if let (Some(request), Some(failure)) = (request, failure) {
@@ -77,8 +77,8 @@ impl Driver {
     }
 
     /// Faults of a failed chain are planned again, a bounded number of times.
-    fn retry_faults(&mut self, id: ChainId) {
-        let reason = self.cancel_reason(id);
+    fn retry_faults(&mut self, id: ChainId, failure: Option<&Failure>) {
+        let reason = self.cancel_reason(id, failure);
         let faults = std::mem::take(&mut self.chains[id].purpose.faults);
         for &key in &faults {
             let Some(fault) = self.faults.get_mut(key) else {
@@ -95,7 +95,12 @@ impl Driver {
     }
 
     /// What a fault is told that is not tried again.
-    fn cancel_reason(&self, id: ChainId) -> CancelReason {
+    fn cancel_reason(&self, id: ChainId, failure: Option<&Failure>) -> CancelReason {
+        if let Some(Failure { step: FailedStep::Stop(AgentId::CPU), page, .. }) = failure {
+            if self.table.get(*page).directory.is_adopted() {
+                return CancelReason::HostKeeps;
+            }
+        }
         let parts = 0..self.chains[id].parts.len() as u16;
         let stayed = parts.flat_map(|part| self.chains[id].stayed(part).iter());
         let holder = stayed.filter_map(AgentId::card).next();
