@@ -915,6 +915,13 @@ impl Space {
         self.runtime().strike(strike);
     }
 
+    /// Takes pages of adopted memory from the program by a copy, while it writes them: for tests that must
+    /// notice.
+    #[cfg(feature = "mutations")]
+    pub fn copy_adopted_first(&self) {
+        self.runtime().copy_adopted_first();
+    }
+
     /// Breaks one rule of the driver on purpose: for tests that must notice.
     ///
     /// # Errors

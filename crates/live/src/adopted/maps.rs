@@ -1,6 +1,6 @@
 //! What memory a range is: `/proc/self/maps`.
 
-use farside_types::VirtAddr;
+use farside_types::{PAGE_SHIFT, PageNo, PageRange, VirtAddr};
 use rustix::io::Errno;
 
 use super::AdoptError;
@@ -39,12 +39,24 @@ impl<'a> Line<'a> {
 /// # Errors
 /// [`AdoptError`] names the first address where it is not so.
 pub(crate) fn check_private(addr: VirtAddr, bytes: u64) -> Result<(), AdoptError> {
-    let failed = |error: std::io::Error| {
+    check_in(&text()?, addr, bytes)
+}
+
+/// The pages from an address on that are of one mapping.
+pub(super) fn pages_from(start: PageNo) -> Result<PageRange, AdoptError> {
+    let at = start.addr().0;
+    let text = text()?;
+    let line =
+        text.lines().filter_map(Line::parse).find(|line| (line.start..line.end).contains(&at));
+    let count = line.map_or(0, |line| (line.end - at) >> PAGE_SHIFT);
+    Ok(PageRange::new(start, count))
+}
+
+fn text() -> Result<String, AdoptError> {
+    std::fs::read_to_string("/proc/self/maps").map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         AdoptError::Maps { errno }
-    };
-    let text = std::fs::read_to_string("/proc/self/maps").map_err(failed)?;
-    check_in(&text, addr, bytes)
+    })
 }
 
 fn check_in(text: &str, addr: VirtAddr, bytes: u64) -> Result<(), AdoptError> {

@@ -79,6 +79,8 @@ pub(crate) struct Region {
     _staging: Mapping,
     staging_start: PageNo,
     marks: Box<[AtomicU8]>,
+    /// Pages that the program has emptied, and of which cards may have copies still.
+    emptied: Box<[AtomicBool]>,
     /// Where it is now; changed with the watch's order held for writing.
     pieces: RwLock<Vec<Piece>>,
     /// The program has moved or unmapped some of it: it is to be given back.
@@ -99,6 +101,7 @@ impl Region {
         let staging_start = VirtAddr((staging.base() as usize + within) as u64).page();
         let room = usize::try_from(pages.count).unwrap_or(usize::MAX);
         let marks = std::iter::repeat_with(|| AtomicU8::new(mark::HEAP)).take(room).collect();
+        let emptied = std::iter::repeat_with(|| AtomicBool::new(false)).take(room).collect();
         let mut pieces = Vec::with_capacity(PIECES);
         pieces.push(Piece { pages, now: pages.start });
         let region = Region {
@@ -107,6 +110,7 @@ impl Region {
             _staging: staging,
             staging_start,
             marks,
+            emptied,
             pieces: RwLock::new(pieces),
             leaves: AtomicBool::new(false),
             is_home: Mutex::new(false),
@@ -261,6 +265,10 @@ impl Region {
     /// Moves pages at the start of a stretch from the heap to the staging area.
     fn take(&self, stretch: &Stretch, most: u64) -> Result<u64, Errno> {
         let first = stretch.pages.start;
+        #[cfg(feature = "mutations")]
+        if self.watch.copies_first.load(Ordering::Relaxed) && self.watch.has(stretch.now.start) {
+            return self.copy_and_discard(first, stretch.now.start);
+        }
         let to = PageRange::new(self.staged(first), most);
         // SAFETY: both ends are this region's, whose pages the driver holds: nobody else moves them.
         let moved = match unsafe { self.watch.uffd().move_pages(to, stretch.now.start) } {
@@ -289,6 +297,19 @@ impl Region {
         }
         self.set_marks(PageRange::new(first, moved), mark::STAGED);
         Ok(moved)
+    }
+
+    /// The wrong way: a write between the copy and the end of the page is lost.
+    #[cfg(feature = "mutations")]
+    fn copy_and_discard(&self, page: PageNo, now: PageNo) -> Result<u64, Errno> {
+        match self.watch.uffd().zero_once_only(PageRange::page(self.staged(page))) {
+            Ok(_) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        read_own(now, self.staged_ptr(page))?;
+        self.watch.discard(PageRange::page(now))?;
+        self.set_marks(PageRange::page(page), mark::STAGED);
+        Ok(1)
     }
 
     /// Breaks the sharing of a page with a child.
@@ -535,18 +556,22 @@ impl Region {
         Some(piece.pages.start.offset(now.0 - piece.now.0))
     }
 
+    /// The first page from an address on that one of these is at now.
+    pub(super) fn first_from(&self, now: PageNo) -> Option<PageNo> {
+        let pieces = self.pieces();
+        pieces.iter().map(|piece| piece.now).filter(|&start| start >= now).min()
+    }
+
     /// The kernel has emptied pages, or is about to; the order is held for writing.
     pub(super) fn removed(&self, now: PageRange) -> Found {
         let mut found = Found::Nothing;
         for page in now.pages().filter_map(|page| self.page_at(page)) {
             let value = self.mark(page).load(Ordering::Acquire);
-            if value & mark::EMPTIED != 0 {
-                continue;
-            }
             if value & mark::PLACE == mark::HEAP {
                 self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
                 continue;
             }
+            self.emptied_mark(page).store(true, Ordering::Release);
             let value = value & !mark::PLACE | mark::STAGED | mark::EMPTIED;
             self.mark(page).store(value, Ordering::Release);
             found = Found::Work;
@@ -611,10 +636,19 @@ impl Region {
         self.pages.pages().filter(move |&page| away(self.mark(page).load(Ordering::Acquire)))
     }
 
-    /// Pages that were emptied and are to come home.
+    /// Pages that were emptied, of which cards may have copies.
     pub(crate) fn emptied_pages(&self) -> impl Iterator<Item = PageNo> + '_ {
-        let emptied = |value: u8| value & mark::EMPTIED != 0 && value & mark::PLACE != mark::HEAP;
-        self.pages.pages().filter(move |&page| emptied(self.mark(page).load(Ordering::Acquire)))
+        let emptied = |page: &PageNo| self.emptied_mark(*page).load(Ordering::Acquire);
+        self.pages.pages().filter(emptied)
+    }
+
+    /// No card has a copy of these.
+    pub(crate) fn are_recalled(&self, pages: PageRange) {
+        pages.pages().for_each(|page| self.emptied_mark(page).store(false, Ordering::Release));
+    }
+
+    fn emptied_mark(&self, page: PageNo) -> &AtomicBool {
+        &self.emptied[(page.0 - self.pages.start.0) as usize]
     }
 
     /// Brings all that is not in the heap there; zeros where it was lost. The driver has nothing to do with the pages any more.
@@ -651,6 +685,7 @@ impl Region {
             if let Err(error) = self.watch.uffd().unregister(range) {
                 tracing::debug!(%error, %range, "adopted memory was not watched any more");
             }
+            self.watch.forget_behind(range.end());
         }
     }
 }

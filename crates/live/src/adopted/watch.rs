@@ -62,6 +62,9 @@ pub(crate) struct Watch {
     /// No more is to be heard: the space closes.
     pub(crate) closed: AtomicBool,
     bin: Mutex<Bin>,
+    /// Pages are copied out of the heap while the program writes them: for tests that must notice.
+    #[cfg(feature = "mutations")]
+    pub(crate) copies_first: AtomicBool,
 }
 
 /// Where pages go that nobody needs: memory that is watched without events, so that giving it back waits for
@@ -105,6 +108,8 @@ impl Watch {
             map,
             closed: AtomicBool::new(false),
             bin: Mutex::new(bin),
+            #[cfg(feature = "mutations")]
+            copies_first: AtomicBool::new(false),
         })
     }
 
@@ -203,6 +208,23 @@ impl Watch {
             Ok(_) => {}
             Err(Errno::AGAIN) => self.keep(Fault { addr: page.addr(), ..Fault::EMPTY }),
             Err(_) => _ = self.uffd.wake(PageRange::page(page)),
+        }
+    }
+
+    /// What the program has added to a range at its end (mremap) is watched with it, until this.
+    pub(super) fn forget_behind(&self, end: PageNo) {
+        let first = PageRange::page(end);
+        let is_watched = self.uffd.forget_protection(first).is_ok();
+        if !is_watched || self.page_at(end).is_some() {
+            return;
+        }
+        let Ok(mapped) = super::maps::pages_from(end) else { return };
+        let _order = self.order();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let next = regions.iter().filter_map(|region| region.first_from(end)).min();
+        let count = next.map_or(mapped.count, |next| mapped.count.min(next.0 - end.0));
+        if let Err(error) = self.uffd.unregister(PageRange::new(end, count)) {
+            tracing::debug!(%error, %end, "what was added to adopted memory is still watched");
         }
     }
 

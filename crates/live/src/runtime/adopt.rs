@@ -191,6 +191,10 @@ impl Runtime {
     fn bring_home(&self, region: &Arc<Region>) -> Result<(), LiveError> {
         let range = region.pages();
         let mut is_home = lock(&region.is_home);
+        if let Some(watch) = self.memories.adopted.watching() {
+            // Who has read that some of it was unmapped, and not entered it yet, holds the order.
+            drop(watch.order());
+        }
         if *is_home {
             return Err(AdoptError::NotAdopted { range }.into());
         }
@@ -264,6 +268,15 @@ impl Runtime {
     /// How often a page stayed on the host because a device had it pinned.
     pub fn pinned_by_devices(&self) -> u64 {
         self.memories.adopted.pinned()
+    }
+
+    /// Takes pages of adopted memory from the program by a copy, while it writes them: for tests that must
+    /// notice.
+    #[cfg(feature = "mutations")]
+    pub fn copy_adopted_first(&self) {
+        if let Some(watch) = self.memories.adopted.watching() {
+            watch.copies_first.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Asks for all adopted memory to be at home, for a fork.
@@ -415,12 +428,10 @@ fn bring_emptied(runtime: &Runtime, region: &Region) {
         while pages.next_if(|&next| next == range.end()).is_some() {
             range.count += 1;
         }
+        // Whoever empties them again meanwhile has this done again.
+        region.are_recalled(range);
         if let Err(error) = runtime.request(Request::Migrate { range, to: MemoryId::HOST }) {
             tracing::warn!(%range, %error, "memory that was emptied does not come home");
-        }
-        let access = Access::Write;
-        for page in range.pages() {
-            runtime.handle(Event::HostFault { page, access });
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::api::event::{StepError, StepErrorKind};
 use crate::api::reply::Reply;
 use crate::migration::chains::ChainId;
 use crate::mutation::Mutation;
-use crate::tables::page::flag;
+use crate::tables::page::{PageState, flag};
 use crate::waiting::Until;
 
 /// A command of no chain that is not answered.
@@ -155,6 +155,11 @@ impl Driver {
     pub(crate) fn poison(&mut self, page: PageNo) {
         self.blocked.remove(&page);
         if !self.table.covers(page) {
+            return;
+        }
+        let unallocated = self.table.get(page).state == PageState::Unallocated;
+        if unallocated && !self.config.arena.contains(page) {
+            // It was given back to the program, which ends the wait.
             return;
         }
         self.stats.cancelled_faults += 1;

@@ -252,6 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_that_comes_after_its_page_was_given_back_poisons_nothing() {
+        let mut fixture = Fixture::untouched("farside", 1, 64, 16);
+        adopt(&mut fixture, FAR, true).unwrap();
+        disown(&mut fixture, FAR).unwrap();
+        let mut driver = fixture.driver;
+        let now = farside_types::Time(1 << 50);
+        driver.handle(now, Event::HostFault { page: FAR.start, access: Access::Write });
+        assert_eq!(driver.poll_command(), None);
+        assert!(driver.poll_reply().is_none());
+    }
+
+    #[test]
     fn no_card_is_told_to_map_its_page_on_the_host() {
         let mut fixture = Fixture::untouched("farside", 2, 64, 16);
         adopt(&mut fixture, FAR, true).unwrap();
