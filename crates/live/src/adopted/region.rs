@@ -331,8 +331,10 @@ impl Region {
                 return Ok(stretch.pages.count);
             }
             if stretch.mark & mark::EMPTIED != 0 && place != mark::HEAP {
-                self.empty(stretch.pages.start);
-                return Ok(0);
+                // SAFETY: a page that is not in the heap alone is in the staging area.
+                unsafe {
+                    zero_pages(self.staged_ptr(stretch.pages.start), stretch.pages.count as usize)
+                };
             }
             let poisoned = stretch.mark & mark::POISONED != 0;
             match (place, rights) {
@@ -363,9 +365,14 @@ impl Region {
                     self.watch.uffd().protect_once(now, false)?;
                     Ok(pages)
                 }
+                _ if !self.watch.has(stretch.now.start) => {
+                    // The program has emptied it since.
+                    self.set_marks(PageRange::page(stretch.pages.start), mark::STAGED);
+                    Ok(0)
+                }
                 _ => {
-                    self.watch.wake(stretch.now)?;
-                    Ok(stretch.pages.count)
+                    self.watch.wake(PageRange::page(stretch.now.start))?;
+                    Ok(1)
                 }
             }
         })
@@ -421,14 +428,14 @@ impl Region {
     }
 
     /// The kernel says that the heap has a page that was to be brought. If it has, the program may have written
-    /// it since.
+    /// it since, or has emptied it and the kernel is about to take it.
     fn is_there(&self, page: PageNo, now: PageNo) -> Result<u64, Errno> {
-        if !self.watch.has(now) {
-            return Ok(0);
+        if self.watch.has(now) {
+            let emptied = self.mark(page).load(Ordering::Acquire) & mark::EMPTIED;
+            self.discard_staged(PageRange::page(page))?;
+            self.mark(page).store(mark::HEAP | emptied, Ordering::Release);
         }
-        self.discard_staged(PageRange::page(page))?;
-        self.watch.wake(PageRange::page(now))?;
-        Ok(1)
+        Ok(0)
     }
 
     /// The heap alone has pages at the start of these from here on; gives how many.

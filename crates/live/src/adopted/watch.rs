@@ -213,9 +213,9 @@ impl Watch {
 
     /// What the program has added to a range at its end (mremap) is watched with it, until this.
     pub(super) fn forget_behind(&self, end: PageNo) {
-        let first = PageRange::page(end);
-        let is_watched = self.uffd.forget_protection(first).is_ok();
-        if !is_watched || self.page_at(end).is_some() {
+        // To ask takes its protection from a page, so it must not be one of another range.
+        let is_watched = || self.uffd.forget_protection(PageRange::page(end)).is_ok();
+        if self.page_at(end).is_some() || !is_watched() {
             return;
         }
         let Ok(mapped) = super::maps::pages_from(end) else { return };
