@@ -328,3 +328,34 @@ fn views_of_readers_and_writers_agree_with_plain_memory() {
         assert!(output.iter().all(|&value| value == 9));
     });
 }
+
+#[test]
+fn ranges_beside_each_other_have_nothing_to_do_with_each_other() {
+    within(LIMIT, "beside", || {
+        let space = Space::builder()
+            .cards(1)
+            .card_memory(4 << 20)
+            .address_space(16 << 20)
+            .placement("duplication")
+            .build()
+            .unwrap();
+        let mut memory = Aligned::new(12);
+        memory.words().fill(1);
+        let (first, rest) = memory.words().split_at_mut(4 * PAGE);
+        let (middle, last) = rest.split_at_mut(4 * PAGE);
+        let first = space.adopt(first, "first").unwrap();
+        let mut middle = space.adopt(middle, "middle").unwrap();
+        let last = space.adopt(last, "last").unwrap();
+        let sum = |words: &[u64]| space.kernel("farside.sum").call(Read(words)).unwrap();
+        assert_eq!(sum(&middle), 4 * PAGE as u64);
+        assert_eq!(middle.iter().sum::<u64>(), 4 * PAGE as u64, "the host has a copy");
+        first.release().unwrap();
+        last.release().unwrap();
+        space.check().unwrap();
+        // The card's copy goes with the host's write.
+        middle[0] = 3;
+        middle[4 * PAGE - 1] = 4;
+        assert_eq!(sum(&middle), 4 * PAGE as u64 + 5);
+        space.check().unwrap();
+    });
+}
