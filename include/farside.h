@@ -191,6 +191,15 @@ farside_status farside_malloc(const farside_space *space,
                               const char *name,
                               void **memory);
 
+// Shares memory that the program has already (malloc, an array, anonymous mmap), at its own addresses, until farside_release
+// of its first byte, which brings all of it home and frees nothing. Do not free, move or unmap it before. It needs Linux 6.8.
+// Pages at its ends that hold other data as well stay where they are, and kernels reach their bytes there; cards in other
+// processes need whole pages. `name` is for reports and errors, and may be null.
+farside_status farside_adopt(const farside_space *space,
+                             void *memory,
+                             size_t bytes,
+                             const char *name);
+
 // Allocates memory of a card's own, zero: its pages stay on that card. `number` is which of its memories: 0 where there is one
 // alone, else farside_memory_number tells.
 farside_status farside_malloc_on(const farside_space *space,
@@ -220,7 +229,8 @@ farside_status farside_memory_number(const farside_space *space,
                                      const char *name,
                                      uint32_t *number);
 
-// Frees memory of any of these kinds. It is refused while a kernel holds some of it. Nothing happens for a null pointer.
+// Frees memory of any of these kinds; what was adopted is the program's again. It is refused while a kernel holds some of it.
+// Nothing happens for a null pointer.
 farside_status farside_release(const farside_space *space,
                                void *memory);
 

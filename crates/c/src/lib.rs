@@ -29,7 +29,7 @@ pub use launch::{
     farside_job_wait, farside_launch_kernel, farside_stream,
 };
 pub use memory::{
-    farside_copy_out, farside_malloc, farside_malloc_on, farside_memory_number,
+    farside_adopt, farside_copy_out, farside_malloc, farside_malloc_on, farside_memory_number,
     farside_own_memory_free, farside_release, farside_take_over,
 };
 pub use options::{FarsideOptions, FarsideWindow};

@@ -32,6 +32,35 @@ pub unsafe extern "C" fn farside_malloc(
     })
 }
 
+/// Shares memory that the program has already (malloc, an array, anonymous mmap), at its own addresses, until farside_release
+/// of its first byte, which brings all of it home and frees nothing. Do not free, move or unmap it before. It needs Linux 6.8.
+/// Pages at its ends that hold other data as well stay where they are, and kernels reach their bytes there; cards in other
+/// processes need whole pages. `name` is for reports and errors, and may be null.
+///
+/// # Safety
+/// `name` is null or ends with a zero; `memory` has `bytes` bytes and lives until it was released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_adopt(
+    space: *const farside_space,
+    memory: *mut c_void,
+    bytes: usize,
+    name: *const c_char,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        if memory.is_null() {
+            return Err(Failure::null("memory"));
+        }
+        // SAFETY: the caller's text.
+        let name = unsafe { text::optional(name, "name") }?.unwrap_or("");
+        let start = memory.expose_provenance() as u64;
+        // SAFETY: the caller's.
+        let adopted = unsafe { held.foreign.adopt(start, bytes as u64, name, None) }?;
+        held.memory().insert(start, adopted);
+        Ok(())
+    })
+}
+
 /// Allocates memory of a card's own, zero: its pages stay on that card. `number` is which of its memories: 0 where there is one
 /// alone, else farside_memory_number tells.
 ///
@@ -124,7 +153,8 @@ pub unsafe extern "C" fn farside_memory_number(
     })
 }
 
-/// Frees memory of any of these kinds. It is refused while a kernel holds some of it. Nothing happens for a null pointer.
+/// Frees memory of any of these kinds; what was adopted is the program's again. It is refused while a kernel holds some of it.
+/// Nothing happens for a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn farside_release(space: *const farside_space, memory: *mut c_void) -> Status {
     done(|| {
@@ -138,6 +168,9 @@ pub extern "C" fn farside_release(space: *const farside_space, memory: *mut c_vo
         held.foreign.check_unused(allocation, "the memory was not freed")?;
         let freed = all.remove(&address);
         drop(all);
+        if let Some(adopted) = freed.as_deref().and_then(Allocation::adopted) {
+            adopted.give_back()?;
+        }
         drop(freed);
         Ok(())
     })
@@ -164,7 +197,7 @@ pub unsafe extern "C" fn farside_copy_out(
         let allocation = held.foreign.memory_at(&range)?;
         let copied;
         let from = match &*allocation {
-            Allocation::Shared(_) => memory.cast::<u8>(),
+            Allocation::Shared(_) | Allocation::Adopted(_) => memory.cast::<u8>(),
             Allocation::Own(own) => {
                 copied = own.to_vec().map_err(farside::Error::from)?;
                 let first = (start - allocation.start()) as usize;

@@ -78,12 +78,15 @@ fn status_of(error: &Error) -> Status {
             LiveError::WrongProcess { .. } => Status::WrongProcess,
             LiveError::NoSuchCard { .. } => Status::NoCard,
             LiveError::NotShared { .. } => Status::BadMemory,
+            LiveError::Adopt(error) if error.is_of_the_memory() => Status::BadMemory,
             LiveError::Request(request) => match request {
                 Request::EmptyAllocation | Request::EmptyRange | Request::NotPinned { .. } => {
                     Status::BadArgument
                 }
                 Request::OutOfAddressSpace { .. } | Request::DoesNotFit { .. } => Status::NoMemory,
-                Request::NotAnAllocation { .. } | Request::Unallocated { .. } => Status::BadMemory,
+                Request::NotAnAllocation { .. }
+                | Request::Unallocated { .. }
+                | Request::InTheSpace { .. } => Status::BadMemory,
                 Request::NoSuchMemory { .. } => Status::NoCard,
                 _ => Status::Failed,
             },

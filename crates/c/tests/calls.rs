@@ -389,3 +389,40 @@ fn statuses_have_texts_and_names_of_kernels_end_where_they_should() {
     }
     well(farside_close(space));
 }
+
+#[test]
+fn memory_of_the_program_is_shared_and_released() {
+    let space = open(&FarsideOptions { address_space: 16 << 20, ..options() });
+    let mut own = vec![1u64; 5000];
+    let start = own.as_mut_ptr().cast::<c_void>();
+    // SAFETY: no name; the memory lives until it was released.
+    unsafe {
+        refused(farside_adopt(space, null_mut(), 8, null()), Status::BadArgument, "memory");
+        well(farside_adopt(space, start, 5000 * 8, null()));
+        let again = farside_adopt(space, start.wrapping_byte_add(8192), 8192, null());
+        refused(again, Status::BadMemory, "memory of the space already");
+    }
+    let name = CString::new("farside.increment").unwrap();
+    let arguments = [lend(WRITE, start, 5000 * 8)];
+    let mut job = null_mut();
+    // SAFETY: whole records, which live as long as the call, and a place for the result.
+    unsafe {
+        let launch = how();
+        let launched = farside_launch_kernel(
+            space,
+            name.as_ptr(),
+            arguments.as_ptr(),
+            arguments.len() as u32,
+            &launch,
+            &mut job,
+        );
+        well(launched);
+        well(farside_job_wait(job, -1, null_mut()));
+        well(farside_job_free(job));
+    }
+    well(farside_release(space, start));
+    assert!(own.iter().all(|&word| word == 2));
+    assert_ne!(farside_release(space, start), Status::Ok, "it is not the space's any more");
+    assert_ne!(farside_release(space, start), Status::Ok);
+    well(farside_close(space));
+}

@@ -28,7 +28,7 @@ impl Memory {
     /// Whether the program can read and write it at its address; else there are only copies.
     fn is_shown(&self, py: Python<'_>) -> bool {
         match &*self.allocation {
-            Allocation::Shared(_) => true,
+            Allocation::Shared(_) | Allocation::Adopted(_) => true,
             Allocation::Own(bytes) => py.detach(|| bytes.host().is_ok()),
         }
     }
@@ -36,7 +36,7 @@ impl Memory {
     /// A copy of a card's own memory, however scattered its frames are.
     fn copied<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         match &*self.allocation {
-            Allocation::Shared(_) => {
+            Allocation::Shared(_) | Allocation::Adopted(_) => {
                 Err(FarsideError::new_err("shared memory is copied by NumPy: array.copy()"))
             }
             Allocation::Own(bytes) => {

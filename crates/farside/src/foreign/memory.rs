@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
-use crate::{Buffer, CardBuffer, Error};
+use farside_types::VirtAddr;
+
+use super::lending::Kept;
+use crate::{AdoptError, Buffer, CardBuffer, Error, LiveError, Space};
 
 const WORD: u64 = size_of::<AtomicU32>() as u64;
 
@@ -16,6 +19,72 @@ pub enum Allocation {
     Shared(Buffer<AtomicU32>),
     /// A card's own.
     Own(CardBuffer<u8>),
+    /// The program's, which it had before.
+    Adopted(AdoptedBytes),
+}
+
+/// Memory of the program's own that is shared until this is dropped.
+#[derive(Debug)]
+pub struct AdoptedBytes {
+    space: Space,
+    bytes: Range<u64>,
+    is_home: AtomicBool,
+    /// What keeps the memory.
+    _kept: Mutex<Kept>,
+}
+
+impl AdoptedBytes {
+    /// # Safety
+    /// As [`Space::adopt`] has it by a borrow: the memory is not freed before this is dropped, or given back.
+    pub(super) unsafe fn new(
+        space: Space,
+        bytes: Range<u64>,
+        name: &str,
+        kept: Kept,
+    ) -> Result<AdoptedBytes, Error> {
+        let length = bytes.end.saturating_sub(bytes.start);
+        // SAFETY: the caller's.
+        unsafe { space.runtime().adopt(VirtAddr(bytes.start), length, name) }?;
+        Ok(AdoptedBytes { space, bytes, is_home: AtomicBool::new(false), _kept: Mutex::new(kept) })
+    }
+
+    /// Brings it home for good.
+    ///
+    /// # Errors
+    /// As [`Adopted::release`](crate::Adopted::release).
+    pub fn give_back(&self) -> Result<(), Error> {
+        if self.is_home.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let length = self.bytes.end - self.bytes.start;
+        let outcome = self.space.runtime().disown(VirtAddr(self.bytes.start), length);
+        let over = match &outcome {
+            Ok(()) => true,
+            Err(LiveError::Adopt(AdoptError::Lost { .. } | AdoptError::NotAdopted { .. })) => true,
+            Err(_) => false,
+        };
+        self.is_home.store(over, Ordering::SeqCst);
+        Ok(outcome?)
+    }
+
+    /// The whole words of some of its bytes. The pages are what counts, and those at the ends do not move.
+    fn words(&self, bytes: &Range<u64>) -> &[AtomicU32] {
+        let first = bytes.start.next_multiple_of(WORD);
+        let words = (bytes.end & !(WORD - 1)).saturating_sub(first) / WORD;
+        // SAFETY: the words lie in memory that is kept, aligned; nobody reads them through this.
+        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, words as usize) }
+    }
+}
+
+impl Drop for AdoptedBytes {
+    fn drop(&mut self) {
+        if self.space.runtime().check_process().is_err() {
+            return;
+        }
+        if let Err(error) = self.give_back() {
+            tracing::error!(%error, "adopted memory was not given back whole");
+        }
+    }
 }
 
 impl Allocation {
@@ -24,6 +93,7 @@ impl Allocation {
         match self {
             Allocation::Shared(words) => words.addr().0,
             Allocation::Own(bytes) => bytes.addr().0,
+            Allocation::Adopted(adopted) => adopted.bytes.start,
         }
     }
 
@@ -31,14 +101,23 @@ impl Allocation {
         match self {
             Allocation::Shared(words) => words.addr().0 + words.len() as u64 * WORD,
             Allocation::Own(bytes) => bytes.addr().0 + bytes.len() as u64,
+            Allocation::Adopted(adopted) => adopted.bytes.end,
         }
     }
 
     /// A card's own memory, if it is that.
     pub fn own(&self) -> Option<&CardBuffer<u8>> {
         match self {
-            Allocation::Shared(_) => None,
+            Allocation::Shared(_) | Allocation::Adopted(_) => None,
             Allocation::Own(bytes) => Some(bytes),
+        }
+    }
+
+    /// Memory of the program's own, if it is that.
+    pub fn adopted(&self) -> Option<&AdoptedBytes> {
+        match self {
+            Allocation::Adopted(adopted) => Some(adopted),
+            Allocation::Shared(_) | Allocation::Own(_) => None,
         }
     }
 
@@ -53,6 +132,7 @@ impl Allocation {
                 let end = (bytes.end - self.start()).div_ceil(WORD);
                 Ok(&words[first as usize..end as usize])
             }
+            Allocation::Adopted(adopted) => Ok(adopted.words(bytes)),
             Allocation::Own(own) => {
                 Err(Error::StaysOnCard { bytes: bytes.clone(), card: own.card() })
             }

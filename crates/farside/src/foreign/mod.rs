@@ -8,5 +8,5 @@ mod space;
 
 pub use job::ForeignJob;
 pub use lending::LaunchId;
-pub use memory::Allocation;
+pub use memory::{AdoptedBytes, Allocation};
 pub use space::{ForeignLaunch, ForeignSpace};

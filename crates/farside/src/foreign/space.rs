@@ -10,7 +10,7 @@ use farside_types::{AgentId, CardId, MemoryId};
 
 use super::job::ForeignJob;
 use super::lending::{Kept, LaunchId, Lend, Lendings, Wanted, lent};
-use super::memory::{Allocation, Memories};
+use super::memory::{AdoptedBytes, Allocation, Memories};
 use crate::{AllocOptions, Error, LiveError, OwnMemory, Space, Stream};
 
 /// A space whose memory is known by its addresses. Where kernels are launched, all memory that they are lent is looked
@@ -91,6 +91,28 @@ impl ForeignSpace {
         // More than there are addresses for: the driver says how many there are.
         let words = usize::try_from(words).unwrap_or(usize::MAX);
         Ok(self.keep(Allocation::Shared(space.alloc_atomic(words, name)?)))
+    }
+
+    /// Memory that the program has: shared until it is given back, or nothing holds it. `kept` keeps it.
+    ///
+    /// # Errors
+    /// As [`Space::adopt`]; [`ForeignSpace::open`].
+    ///
+    /// # Safety
+    /// The memory is not freed before that, and not while it cannot be given back.
+    pub unsafe fn adopt(
+        &self,
+        start: u64,
+        bytes: u64,
+        name: &str,
+        kept: Kept,
+    ) -> Result<Arc<Allocation>, Error> {
+        let space = self.open()?;
+        self.forget_ended();
+        let bytes = start..start.saturating_add(bytes);
+        // SAFETY: the caller's.
+        let adopted = unsafe { AdoptedBytes::new(space, bytes, name, kept) }?;
+        Ok(self.keep(Allocation::Adopted(adopted)))
     }
 
     /// A card's own memory, zero.
@@ -383,6 +405,29 @@ mod tests {
         assert!(later.wait(None).unwrap().is_err());
         launch(&space, "farside.sum", over, &[]).unwrap().1.wait(None).unwrap().unwrap();
         space.check_unused(&shared, "").unwrap();
+    }
+
+    #[test]
+    fn memory_of_the_program_is_lent_until_it_is_given_back() {
+        let space = space();
+        let mut own = vec![1u64; 3000];
+        let start = own.as_mut_ptr() as u64 + 8;
+        // SAFETY: it is given back before it is freed.
+        let adopted = unsafe { space.adopt(start, 2998 * 8, "mine", None) }.unwrap();
+        let wanted = memory(ArgKind::Write, start, 2998 * 8);
+        launch(&space, "farside.increment", wanted, &[]).unwrap().1.wait(None).unwrap().unwrap();
+        let moved =
+            space.with(start..start + 20_000, |space, words| space.migrate(words, space.card(0)?));
+        assert!(moved.unwrap() > 0);
+        let beyond = memory(ArgKind::Write, start, 2999 * 8);
+        assert!(matches!(launch(&space, "farside.sum", beyond, &[]), Err(Error::NoMemory { .. })));
+        space.check_unused(&adopted, "").unwrap();
+        adopted.adopted().unwrap().give_back().unwrap();
+        adopted.adopted().unwrap().give_back().unwrap();
+        assert!(own[1..2999].iter().all(|&word| word == 2) && own[0] == 1 && own[2999] == 1);
+        let refused = launch(&space, "farside.sum", memory(ArgKind::Read, start, 8), &[]);
+        drop(adopted);
+        assert!(refused.is_err() || refused.unwrap().1.wait(None).unwrap().is_err());
     }
 
     #[test]

@@ -133,3 +133,19 @@ pub enum AdoptError {
         errno: Errno,
     },
 }
+
+impl AdoptError {
+    /// Whether it is the memory that cannot be adopted, or is not any more, rather than a machine that cannot do it.
+    pub fn is_of_the_memory(&self) -> bool {
+        matches!(
+            self,
+            AdoptError::Empty { .. }
+                | AdoptError::Range { .. }
+                | AdoptError::Hole { .. }
+                | AdoptError::NotPrivate { .. }
+                | AdoptError::Rights { .. }
+                | AdoptError::Unaligned { .. }
+                | AdoptError::NotAdopted { .. }
+        )
+    }
+}
