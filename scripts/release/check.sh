@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # check.sh: what can be said of a release without building one: that the crates can be packaged, that all licences are known
 # ones, that one version is everywhere, and that the Debian packages say what they must. Seconds; `make test` runs it.
-# Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because what it needs cannot be had here.
+# Exit codes: 0 all passed, 1 something failed, 77 nothing failed, and something was not run, because what it needs cannot
+# be had here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,6 +20,7 @@ source scripts/release/common.sh
 need_tools check
 
 failed=0
+left_out=0
 # check NAME COMMAND...
 check() {
     local name=$1 code=0
@@ -26,7 +28,10 @@ check() {
     "$@" >"$scratch/said" 2>&1 || code=$?
     case $code in
         0) echo "ok      $name" ;;
-        "$NOT_RUN") not_run "$name: $(tail -n 1 "$scratch/said")" ;;
+        "$NOT_RUN")
+            say "NOT RUN: $name: $(tail -n 1 "$scratch/said")"
+            left_out=1
+            ;;
         *)
             echo "FAILED  $name"
             cat "$scratch/said"
@@ -46,16 +51,19 @@ licences_without_isc() {
 
 # Each crate of ours is asked for with the version that it has.
 one_version() {
-    ! grep '^farside[a-z-]* = ' Cargo.toml | grep -v "version = \"=$VERSION\"" &&
+    grep '^farside[a-z-]* = ' Cargo.toml >"$scratch/ours" || return
+    ! grep -v "version = \"=$VERSION\"" "$scratch/ours" &&
         grep -q "^## \[\(Unreleased\|$VERSION\)\]" CHANGELOG.md
 }
 
 # What cargo knows as a library and nobody depends on is published or says that it is not.
 all_of_ours_are_published() {
-    local name
-    publishable >"$scratch/publishable"
-    cargo tree --locked -p farside-cli -p farside --edges normal --prefix none --all-features | sed -n 's/^\(farside[a-z-]*\) .*/\1/p' | sort -u |
-        comm -13 "$scratch/publishable" - >"$scratch/missing"
+    # In a condition, as here, a command that fails does not end a function.
+    publishable >"$scratch/publishable" || return
+    cargo tree --locked -p farside-cli -p farside --edges normal --prefix none --all-features >"$scratch/tree" || return
+    sed -n 's/^\(farside[a-z-]*\) .*/\1/p' "$scratch/tree" | sort -u >"$scratch/needed"
+    [ -s "$scratch/needed" ] && [ -s "$scratch/publishable" ] || return
+    comm -13 "$scratch/publishable" "$scratch/needed" >"$scratch/missing"
     [ ! -s "$scratch/missing" ] || {
         cat "$scratch/missing"
         return 1
@@ -67,10 +75,12 @@ library_is_called_so() {
     grep -qx "Package: libfarside$(sed -n 's/^#define FARSIDE_ABI //p' include/farside.h)" packaging/debian/control
 }
 
-# Each file that a package is to have is made by a script, and each unit has a place.
+# Each package has a list of its files, and says what it is.
 control_is_sound() {
-    local package
-    for package in $(sed -n 's/^Package: //p' "$1"); do
+    local package packages
+    packages=$(sed -n 's/^Package: //p' "$1")
+    [ -n "$packages" ] || return
+    for package in $packages; do
         [ -s "packaging/debian/$package.install" ] || return
         sed -n "/^Package: $package\$/,/^\$/p" "$1" >"$scratch/paragraph"
         for field in Architecture Depends Description; do
@@ -94,4 +104,5 @@ check "the library's package and its soname" library_is_called_so
 check "Debian's control file" control_is_sound packaging/debian/control
 check "control: a package that says nothing of itself" fails control_without_description
 check "crates can be packaged" scripts/release/crates.sh "$scratch/crates" --no-verify
-exit "$failed"
+[ "$failed" -eq 0 ] || exit 1
+[ "$left_out" -eq 0 ] || exit "$NOT_RUN"

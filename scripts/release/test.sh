@@ -107,7 +107,7 @@ c_program_runs() {
         ldd saxpy | grep -q "libfarside.so.1 => /.*lib/x86_64-linux-gnu/"
         ./saxpy
         cc -std=c11 saxpy.c $(pkg-config --static --cflags --libs farside | sed "s/-lfarside/-l:libfarside.a/") -o saxpy-static
-        ! ldd saxpy-static | grep -q libfarside
+        if ldd saxpy-static | grep -q libfarside; then exit 1; fi
         ./saxpy-static'
 }
 

@@ -17,6 +17,9 @@ from typing import Any
 IS_LICENCE = re.compile(r"^(licen[cs]e|copying|copyright|notice|unlicense)", re.IGNORECASE)
 # C code in a crate has its licence one folder further down.
 FOLDERS = (".", "*", "*/*")
+# What is in the pages of reports.
+ASSETS = Path("crates/report/assets")
+PAGES = ("echarts.LICENSE", "echarts.LICENSE-d3", "echarts.NOTICE")
 HEAD = """\
 Farside's programs and libraries have these crates in them, besides the standard library of Rust (MIT or Apache-2.0,
 https://www.rust-lang.org) and, in pages of `farside report`, Apache ECharts (Apache-2.0).
@@ -68,6 +71,8 @@ def text(packages: list[dict[str, Any]]) -> str:
                 of_text[words].append(name)
     for words, names in of_text.items():
         parts.append(f"\n{'=' * 80}\n{', '.join(names)}\n{'=' * 80}\n\n{written[words]}")
+    for name in PAGES:
+        parts.append(f"\n{'=' * 80}\nApache ECharts 5.6.0: {name}\n{'=' * 80}\n\n{(ASSETS / name).read_text().strip()}")
     return "\n".join(parts) + "\n"
 
 

@@ -336,13 +336,13 @@ const WIDTH: usize = 80;
 fn no_row_of_the_bench_is_an_absolute_time() {
     let printed = json(&["bench", "moves", "stream", "driver", "--samples", "1", "--json"]);
     let rows = printed["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 7 + 3 + 4, "{printed}");
+    assert_eq!(rows.len(), 8 + 3 + 4, "{printed}");
     for row in rows {
         let unit = row["unit"].as_str().expect("a unit");
         assert!(unit.starts_with("x ") || unit == "B/page", "{row}");
         assert!(row["reached"].as_f64() > Some(0.0), "{row}");
     }
-    let moved = &rows[2]["counts"];
+    let moved = &rows[3]["counts"];
     assert_eq!(moved["pages_card_to_card"].as_u64(), Some(2 * 8192), "{moved}");
 }
 

@@ -146,9 +146,9 @@ fn the_log_of_a_run_that_was_killed_is_read_as_far_as_it_goes() {
     let log = scratch.file("log.parquet");
     let sim = ["sim", "--workload", "mm", "--bytes", "64MB", "--scheme", "on-touch", "--quiet"];
     let mut child = command().args(sim).arg("--events").arg(&log).spawn().expect("it can be run");
-    // Until there is something behind the first footer.
+    // Some row groups: behind each of them is a footer.
     let begun = Instant::now();
-    let enough = || std::fs::metadata(&log).is_ok_and(|it| it.len() > 100_000);
+    let enough = || std::fs::metadata(&log).is_ok_and(|it| it.len() > 400_000);
     while !enough() && begun.elapsed() < Duration::from_secs(60) {
         assert!(child.try_wait().expect("can be asked").is_none(), "it has ended too soon");
         std::thread::sleep(Duration::from_millis(20));
@@ -159,4 +159,30 @@ fn the_log_of_a_run_that_was_killed_is_read_as_far_as_it_goes() {
     let events = facts["log"]["events"].as_u64().expect("a number");
     assert!(events > 1000, "{events} events");
     assert_eq!(facts["totals"]["kernels"], 0, "its launch had not ended");
+}
+
+#[test]
+fn a_report_is_never_written_over_its_log() {
+    let scratch = Scratch::new("over");
+    let log = scratch.file("log.parquet");
+    let demo = ["demo", "--bundled", "--on-demand", "--quiet", "--events"];
+    assert!(command().args(demo).arg(&log).output().expect("it can be run").status.success());
+    let before = std::fs::read(&log).expect("it is there");
+    let link = scratch.file("link");
+    std::os::unix::fs::symlink(&log, &link).expect("a link");
+    let other = scratch.file("other");
+    let same = [("--perfetto", &log), ("-o", &log), ("--perfetto", &link)];
+    let same = same.map(|(option, path)| [option, path.to_str().expect("text")].to_vec());
+    let twice = ["-o", "--perfetto"].map(|option| [option, other.to_str().expect("text")]).concat();
+    for options in same.iter().chain([&twice]) {
+        let refused =
+            command().arg("report").arg(&log).args(options).output().expect("it can be run");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && said.contains("name another file"),
+            "{options:?}: {said}"
+        );
+        assert_eq!(std::fs::read(&log).expect("it is there"), before, "{options:?}");
+    }
+    assert!(!other.exists(), "nothing was written");
 }

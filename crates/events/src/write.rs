@@ -18,12 +18,17 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use crate::schema::{self, NONE};
 use crate::{About, Event, Kind, Name, Names};
 
-/// Rows of a group, at most.
+/// Rows of the first groups.
 pub(crate) const GROUP_ROWS: usize = 1 << 14;
 /// Bytes of groups that come for each byte of a footer on the way.
 const BYTES_FOR_FOOTER: u64 = 4;
 /// Bytes that a footer has for each group, about.
 const FOOTER_BYTES: u64 = 1500;
+
+/// Rows of the group that comes after so many: more, the longer a log is, because a file has at most 32,767 groups.
+fn group_rows(groups: usize) -> usize {
+    GROUP_ROWS * (1 + groups / 2048)
+}
 
 /// Writes events into a file, a row group at a time.
 pub struct LogWriter<W: Write + Send> {
@@ -31,6 +36,8 @@ pub struct LogWriter<W: Write + Send> {
     metadata: Vec<KeyValue>,
     columns: Columns,
     words: Words,
+    /// Rows that the next group has room for.
+    room: usize,
     rows: i64,
     /// Bytes of the file, and rows in it, when the last footer was written.
     footed: u64,
@@ -74,6 +81,7 @@ impl<W: Write + Send> LogWriter<W> {
             metadata,
             columns: Columns::default(),
             words: Words::new(),
+            room: group_rows(0),
             rows: 0,
             footed: 0,
             safe: 0,
@@ -87,7 +95,7 @@ impl<W: Write + Send> LogWriter<W> {
     pub fn push(&mut self, events: &[Event], names: &Names) -> Result<(), ParquetError> {
         for event in events {
             self.columns.push(event, &mut self.words, names);
-            if self.columns.at.len() == GROUP_ROWS {
+            if self.columns.at.len() >= self.room {
                 self.flush()?;
             }
         }
@@ -123,17 +131,22 @@ impl<W: Write + Send> LogWriter<W> {
         group.close()?;
         self.columns.clear();
         let groups = self.file.flushed_row_groups().len() as u64;
+        self.room = group_rows(groups as usize);
         match self.bytes() - self.footed >= BYTES_FOR_FOOTER * FOOTER_BYTES * groups {
             true => self.foot(),
             false => Ok(()),
         }
     }
 
-    /// Writes a footer: from here on a reader finds all groups up to here, whatever becomes of this writer.
+    /// Writes a footer: from here on a reader finds all groups up to here, whatever becomes of this writer. Nothing, if
+    /// there is one behind them already.
     ///
     /// # Errors
     /// As [`LogWriter::push`].
     pub fn foot(&mut self) -> Result<(), ParquetError> {
+        if self.footed > 0 && self.safe == self.rows as u64 {
+            return Ok(());
+        }
         let groups = self.file.flushed_row_groups().to_vec();
         let descriptor = Arc::new(self.file.schema_descr().clone());
         let keys = Some(self.metadata.clone());
@@ -252,4 +265,17 @@ fn column<T: DataType, W: Write + Send>(
 /// The event that says that others are missing.
 pub(crate) fn dropped(at: u64, events: u64) -> Event {
     Event { number: events, ..Event::new(at, Kind::Dropped) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_room_for_a_long_log() {
+        // More groups than Parquet's writer has numbers for (i16) are an error of it.
+        let most: usize = (0..i16::MAX as usize).map(group_rows).sum();
+        assert!(most as u64 > 1 << 32, "{most} rows");
+        assert_eq!(group_rows(0), GROUP_ROWS);
+    }
 }

@@ -631,6 +631,12 @@ impl Space {
         self.events.as_deref().map_or(Ok(None), Events::write_so_far)
     }
 
+    /// Where the event log is. `None`, where no log is written, or it has ended.
+    #[cfg(feature = "events")]
+    pub fn event_log(&self) -> Option<PathBuf> {
+        self.events.as_deref().and_then(Events::path)
+    }
+
     /// A kernel to be launched.
     pub fn kernel(&self, name: &str) -> Launch<'_> {
         Launch::new(self, name)

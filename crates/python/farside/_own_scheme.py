@@ -6,6 +6,7 @@ JSON, and ends when who started it does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
@@ -29,7 +29,8 @@ _SAID_MAX = 2000
 """Bytes of the last words of a process that are passed on."""
 LINES = 1 << 18
 """Lines between two looks at whether to stop: some tens of milliseconds."""
-_CHILD = "from farside._own_scheme import child; child()"
+# Without the folder that it is in, which `-c` puts first: what lies there is not what this process has.
+_CHILD = "import sys; sys.path[:1] == [''] and sys.path.pop(0); from farside._own_scheme import child; child()"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Children:
             for process in self._running:
                 process.kill()
 
-    @contextmanager
+    @contextlib.contextmanager
     def begin(self, errors: IO[bytes]) -> Iterator[subprocess.Popen[str]]:
         """A process whose standard error goes to a file. It is gone at the end."""
         if not sys.executable:
@@ -110,7 +111,9 @@ def statistics(request: Request, children: Children, tell: Callable[[float], obj
                 process.stdin.write(json.dumps(asdict(request)) + "\n")
                 process.stdin.flush()
             except BrokenPipeError:
-                pass  # It ended before it began: how is told below.
+                # It ended before it began: how is told below. What was not written must not be tried again.
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
             for line in process.stdout:
                 answer = json.loads(line)
                 if "progress" in answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from farside import _farside
@@ -16,12 +17,19 @@ _PAGE_HEIGHT = 900
 class Report:
     """What happened in a space so far: `print` it, or end a notebook's cell with it."""
 
-    def __init__(self, text: str, data: str, log: os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        data: str,
+        log: os.PathLike[str] | None = None,
+        write_so_far: Callable[[], object] = lambda: None,
+    ) -> None:
         self._text = text
         self.data: dict[str, Any] = json.loads(data)
         """The same as numbers, as `farside … --json` writes them."""
         self.log = log
         """The event log, if one is kept."""
+        self._write_so_far = write_so_far
 
     def __str__(self) -> str:
         return self._text
@@ -33,11 +41,17 @@ class Report:
         text = f"<pre>{html.escape(self._text)}</pre>"
         if self.log is None:
             return text
+        failed: Exception | None = None
+        try:
+            self._write_so_far()
+        except _farside.FarsideError as error:
+            # The space is closed, and all is in the file, or its disk is full.
+            failed = error
         try:
             page = report_page(self.log)
         except (OSError, ValueError) as error:
-            # The log was moved, or its disk is gone: the counters are there nevertheless.
-            return f"<p>There is no page: {html.escape(str(error))}</p>{text}"
+            # The counters are there nevertheless.
+            return f"<p>There is no page: {html.escape(str(failed or error))}</p>{text}"
         # A page of its own in the notebook's: neither's scripts and styles reach the other.
         frame = f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" title="farside report" '
         return f'{frame}style="width: 100%; height: {_PAGE_HEIGHT}px; border: 0"></iframe>'

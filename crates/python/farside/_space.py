@@ -351,7 +351,7 @@ class Space:
 
         Where an event log is kept (`events`, or FARSIDE_EVENTS), a notebook shows the page of `farside report`.
         """
-        return Report(*self._space.report(), self._space.events_so_far())
+        return Report(*self._space.report(), self._space.event_log(), self._space.events_so_far)
 
 
 def _check_card(card: int) -> None:

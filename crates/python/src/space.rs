@@ -332,6 +332,11 @@ impl Space {
         py.detach(|| space.events_so_far()).map_err(raised)
     }
 
+    /// The event log's path, if there is one.
+    fn event_log(&self) -> PyResult<Option<PathBuf>> {
+        Ok(self.open()?.event_log())
+    }
+
     /// Waits for all kernels and closes the space. Arrays over its memory live on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         for job in self.0.jobs().map_err(raised)? {

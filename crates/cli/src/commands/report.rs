@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -53,6 +54,22 @@ Examples:
   farside report log.parquet --json | jq .remedies";
 
 impl Report {
+    /// Refuses to write where a log or something else of this report is.
+    fn check_outputs(&self) -> Result<(), Failure> {
+        let mut taken: Vec<&Path> =
+            std::iter::once(&self.log).chain(&self.other).map(|it| &**it).collect();
+        for output in [&self.output, &self.perfetto].into_iter().flatten() {
+            if taken.iter().any(|it| is_same(it, output)) {
+                let path = output.display();
+                return Err(Failure::Usage(format!(
+                    "{path} is a log, or is written already; name another file"
+                )));
+            }
+            taken.push(output);
+        }
+        Ok(())
+    }
+
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let paths = std::iter::once(&self.log).chain(&self.other);
         let logs = paths.map(|path| {
@@ -66,6 +83,7 @@ impl Report {
             Ok(reader)
         });
         let logs = logs.collect::<Result<Vec<Reader>, Failure>>()?;
+        self.check_outputs()?;
         let runs = logs.iter().map(farside_report::facts).collect::<Result<Vec<Facts>, _>>()?;
         if let Some(path) = &self.output {
             let failed = |source| Failure::Write { path: path.clone(), source };
@@ -80,6 +98,12 @@ impl Report {
             (false, runs) => print(&farside_report::text(runs)),
         }
     }
+}
+
+/// Whether two paths are one file that there is.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| path.metadata().ok().map(|it| (it.dev(), it.ino()));
+    one == other || of(one).is_some_and(|one| of(other) == Some(one))
 }
 
 /// Writes a trace, and says what is not in it.

@@ -161,6 +161,22 @@ fn all_that_was_there_is_in_the_file_when_it_is_asked_for() {
 }
 
 #[test]
+fn who_asks_again_and_again_where_nothing_happens_makes_no_file_longer() {
+    let file = Scratch::new();
+    let log = begin(&file);
+    let mut journal = log.journal(Time::ZERO, 4096, Full::Drop);
+    journal.note(Time(0), fault(1));
+    log.write_so_far().expect("can be written");
+    let bytes = || std::fs::metadata(&file.0).expect("it is there").len();
+    let before = bytes();
+    (0..100).for_each(|_| log.write_so_far().expect("can be written"));
+    assert_eq!(bytes(), before);
+    journal.note(Time(1), fault(2));
+    log.write_so_far().expect("can be written");
+    assert_eq!(read(&file.0).expect("can be read").0.len(), 2);
+}
+
+#[test]
 fn who_asks_for_what_a_full_disk_did_not_take_is_told() {
     let log = EventLog::create(Path::new("/dev/full"), &about(), || ()).expect("can be opened");
     let mut journal = log.journal(Time::ZERO, 4096, Full::Drop);

@@ -49,6 +49,12 @@ impl Events {
         Ok(Some(log.path().to_owned()))
     }
 
+    /// Where it is; `None`, when it has ended.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.as_ref().map(|log| log.path().to_owned())
+    }
+
     /// Completes the file. Gives nothing when that has been done.
     ///
     /// # Errors

@@ -42,7 +42,8 @@ impl Counters {
 
     /// Pages are in other places.
     pub(crate) fn change(&mut self, event: &Event) {
-        let (point, bytes) = (event.at / self.width, event.bytes as i64);
+        let point = event.at / self.width;
+        let bytes = i64::try_from(event.bytes).unwrap_or(i64::MAX);
         let gone = event.before.minus(event.after).iter().map(|memory| (memory, -bytes));
         let new = event.after.minus(event.before).iter().map(|memory| (memory, bytes));
         for (memory, bytes) in gone.chain(new) {
@@ -88,8 +89,9 @@ impl Counters {
         for (&point, &sum) in points {
             let rate = u128::from(sum) * SECOND / u128::from(self.width);
             packets.value(point * self.width, track, i64::try_from(rate).unwrap_or(i64::MAX));
-            if !points.contains_key(&(point + 1)) {
-                packets.value((point + 1) * self.width, track, 0);
+            let next = point + 1;
+            if !points.contains_key(&next) {
+                packets.value(next.saturating_mul(self.width), track, 0);
             }
         }
     }

@@ -74,6 +74,8 @@ struct Run<'a, W> {
     launched: BTreeMap<u64, String>,
     /// Jobs that run: who runs them, in which track.
     running: BTreeMap<u64, (AgentId, u64)>,
+    /// When a kernel began or ended last in each track.
+    latest: BTreeMap<u64, u64>,
     traced: Traced,
 }
 
@@ -87,6 +89,7 @@ impl<'a, W: Write> Run<'a, W> {
             allocations: BTreeMap::new(),
             launched: BTreeMap::new(),
             running: BTreeMap::new(),
+            latest: BTreeMap::new(),
             traced: Traced::default(),
         }
     }
@@ -179,14 +182,24 @@ impl<'a, W: Write> Run<'a, W> {
         let name = self.launched.remove(&event.number).filter(|name| !name.is_empty());
         let name = name.as_deref().unwrap_or("(unnamed)");
         let job = vec![number("job", event.number)];
-        self.packets.event(event.at, track, SLICE_BEGIN, Some(name), job);
+        let at = self.in_order(event.at, track);
+        self.packets.event(at, track, SLICE_BEGIN, Some(name), job);
+    }
+
+    /// That time, but not before what happened last in a track of kernels: threads of a live program note what they do a
+    /// moment after it, and kernels that overlapped by that would lie in each other.
+    fn in_order(&mut self, at: u64, track: u64) -> u64 {
+        let latest = self.latest.entry(track).or_default();
+        *latest = at.max(*latest);
+        *latest
     }
 
     fn end(&mut self, event: &Event) {
         if let Some((agent, track)) = self.running.remove(&event.number) {
             let failed = (event.kind == Kind::Failed).then(|| word("ended", "failed"));
             let failed = failed.into_iter().collect();
-            self.packets.event(event.at, track, SLICE_END, None, failed);
+            let at = self.in_order(event.at, track);
+            self.packets.event(at, track, SLICE_END, None, failed);
             self.tracks.leave(agent, track);
         }
     }
@@ -194,7 +207,8 @@ impl<'a, W: Write> Run<'a, W> {
     /// What runs still did until then.
     fn finish(mut self) -> Traced {
         for (_, track) in std::mem::take(&mut self.running).into_values() {
-            self.packets.event(self.end, track, SLICE_END, None, Vec::new());
+            let at = self.in_order(self.end, track);
+            self.packets.event(at, track, SLICE_END, None, Vec::new());
         }
         self.packets.next_sequence();
         self.counters.write(self.packets, &mut self.tracks);

@@ -103,6 +103,20 @@ fn kernels_that_run_at_once_are_in_lanes_and_all_end() {
 }
 
 #[test]
+fn a_kernel_begins_when_the_one_before_it_in_its_lane_has_ended() {
+    let events = [
+        job(1, 1, Kind::Begin, Name::NONE),
+        job(5, 1, Kind::End, Name::NONE),
+        // Noted later, but its clock was read before.
+        job(4, 2, Kind::Begin, Name::NONE),
+        job(6, 2, Kind::End, Name::NONE),
+    ];
+    let (_, packets) = packets(&[log(&Names::default(), &events)]);
+    let times: Vec<u64> = on(&packets, "kernels").iter().map(|it| it.0).collect();
+    assert_eq!(times, [1000, 5000, 5000, 6000]);
+}
+
+#[test]
 fn counters_say_what_is_where_and_how_fast_it_came() {
     let (host, card) = (MemoryId::HOST, MemoryId(1));
     // 2048 ms: points of a millisecond and a bit.
@@ -155,6 +169,24 @@ fn every_event_has_a_track_and_every_track_a_parent() {
         it.debug_annotations.iter().find_map(|it| it.string_value.clone()).unwrap_or_default()
     });
     assert_eq!(inside.collect::<Vec<_>>(), ["array", "", "array"]);
+}
+
+#[test]
+fn numbers_that_nobody_writes_are_no_panic() {
+    // More is damage: it is told when the log is read.
+    let most = i64::MAX as u64;
+    let (bytes_most, address) = (1 << 53, 1 << 62);
+    for (at, bytes) in [(most, bytes_most), (most - 1, 0), (0, bytes_most)] {
+        let far = MemoryId(farside_types::MAX_CARDS as u8);
+        let change = Event { address, bytes, ..moved(0, 1, Some(MemoryId::HOST), far) };
+        let fault = Event { agent: Some(far.agent()), ..Event::new(at, Kind::FaultRead) };
+        let alloc = Event { address, bytes, ..Event::new(at, Kind::Alloc) };
+        let begin = Event { number: most, ..Event::new(at, Kind::Begin) };
+        let events = [Event { at, ..change }, fault, alloc, begin, Event { at, ..change }];
+        let (traced, packets) = packets(&[log(&Names::default(), &events)]);
+        assert_eq!(traced.instants, 4);
+        assert!(!packets.is_empty());
+    }
 }
 
 #[test]
