@@ -313,6 +313,52 @@ fn what_is_emptied_is_zero_for_the_program_and_for_the_next_kernel() {
 }
 
 #[test]
+fn what_is_written_after_it_was_freed_is_kept() {
+    within(LIMIT, "MADV_FREE", || {
+        let space = space(1);
+        for away in [false, true] {
+            let memory = Mapped::new(8, 4096);
+            // SAFETY: nobody else has the words.
+            let words = unsafe { memory.words() };
+            number(words);
+            let mut data = space.adopt(words, "mine").unwrap();
+            if away {
+                space.migrate(&data, space.card(0).unwrap()).unwrap();
+            }
+            // SAFETY: the pages are this test's, which does not want what is in them.
+            let done = unsafe { libc::madvise(memory.page(2).cast(), 4 * 4096, libc::MADV_FREE) };
+            assert_eq!(done, 0);
+            // Some are written before a kernel comes, one is not.
+            data[2 * PAGE..5 * PAGE].fill(7);
+            space.kernel("add").run(Write(&mut data), add_one).unwrap();
+            assert!(data[2 * PAGE..5 * PAGE].iter().all(|&word| word == 8), "away: {away}");
+            let left = |at: usize| data[at] == at as u64 + 2;
+            assert!((0..2 * PAGE).chain(6 * PAGE..8 * PAGE).all(left), "away: {away}");
+            // Whichever of the two it was when the kernel came, the program sees what the kernel saw.
+            let freed = (5 * PAGE..6 * PAGE).all(|at| data[at] == 1 || left(at));
+            assert!(freed, "away: {away}");
+            data.release().unwrap();
+        }
+    });
+}
+
+#[test]
+fn all_of_a_range_is_found_though_its_edges_do_not_move() {
+    within(LIMIT, "locate", || {
+        let space = space(1);
+        let memory = Mapped::new(6, 4096);
+        // SAFETY: nobody else has the words.
+        let words = unsafe { memory.words() };
+        let data = space.adopt(&mut words[3..6 * PAGE - 5], "mine").unwrap();
+        space.migrate(&data, space.card(0).unwrap()).unwrap();
+        let pages: u64 = space.locate(&data).unwrap().iter().map(|part| part.range.count).sum();
+        assert_eq!(pages, 6);
+        let moved: u64 = space.history(&data).unwrap().iter().map(|moved| moved.range.count).sum();
+        assert_eq!(moved, 4);
+    });
+}
+
+#[test]
 fn rights_that_are_taken_away_are_the_programs_and_come_back() {
     within(LIMIT, "mprotect", || {
         let space = space(1);

@@ -1,6 +1,6 @@
 //! One adopted range: where each of its pages is, and the host's steps of a migration.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,11 @@ const PINNED_MAX: Duration = Duration::from_millis(200);
 /// How long until it is looked at again.
 const PINNED_PAUSE: Duration = Duration::from_micros(100);
 
+/// How long a page that was emptied is waited for to go. Who empties it (`MADV_DONTNEED`) is let go when the event
+/// is read and takes the page right afterwards; a page that is there for longer than this was freed (`MADV_FREE`),
+/// which sends the same event, leaves the page, and lets the program write it again without a fault.
+const EMPTYING_MAX: Duration = Duration::from_millis(50);
+
 /// Places of parts of a range that there is room for from the start: whoever hears of an mremap is not
 /// to allocate.
 const PIECES: usize = 64;
@@ -47,7 +52,8 @@ mod mark {
     /// In both; the heap's is protected from writes.
     pub(super) const BOTH: u8 = 2;
     /// The program has emptied it (`MADV_DONTNEED`) and not touched it since: it is zero, whatever comes from
-    /// a card, is in the staging area, or is about to be taken from the heap.
+    /// a card, is in the staging area, or is about to be taken from the heap. One that the heap still has after
+    /// [`EMPTYING_MAX`](super::EMPTYING_MAX) holds what it holds: the program may have written it.
     pub(super) const EMPTIED: u8 = 4;
     /// Accesses of the heap end with SIGBUS.
     pub(super) const POISONED: u8 = 8;
@@ -81,6 +87,9 @@ pub(crate) struct Region {
     marks: Box<[AtomicU8]>,
     /// Pages that the program has emptied, and of which cards may have copies still.
     emptied: Box<[AtomicBool]>,
+    /// When pages of the heap were emptied last, in milliseconds from `began` on.
+    emptied_at: Box<[AtomicU32]>,
+    began: Instant,
     /// Where it is now; changed with the watch's order held for writing.
     pieces: RwLock<Vec<Piece>>,
     /// The program has moved or unmapped some of it: it is to be given back.
@@ -102,6 +111,7 @@ impl Region {
         let room = usize::try_from(pages.count).unwrap_or(usize::MAX);
         let marks = std::iter::repeat_with(|| AtomicU8::new(mark::HEAP)).take(room).collect();
         let emptied = std::iter::repeat_with(|| AtomicBool::new(false)).take(room).collect();
+        let emptied_at = std::iter::repeat_with(|| AtomicU32::new(0)).take(room).collect();
         let mut pieces = Vec::with_capacity(PIECES);
         pieces.push(Piece { pages, now: pages.start });
         let region = Region {
@@ -111,6 +121,8 @@ impl Region {
             staging_start,
             marks,
             emptied,
+            emptied_at,
+            began: Instant::now(),
             pieces: RwLock::new(pieces),
             leaves: AtomicBool::new(false),
             is_home: Mutex::new(false),
@@ -219,6 +231,11 @@ impl Region {
                     tries = 0;
                     pinned_since = None;
                 }
+                // It ends by itself, after `EMPTYING_MAX` at the latest.
+                Err(Errno::INPROGRESS) => {
+                    self.watch.hear();
+                    std::thread::sleep(PINNED_PAUSE);
+                }
                 Err(Errno::BUSY) if pinned_since.is_none_or(|at| at.elapsed() < PINNED_MAX) => {
                     pinned_since.get_or_insert_with(Instant::now);
                     std::thread::sleep(PINNED_PAUSE);
@@ -269,7 +286,12 @@ impl Region {
         if self.watch.copies_first.load(Ordering::Relaxed) && self.watch.has(stretch.now.start) {
             return self.copy_and_discard(first, stretch.now.start);
         }
-        let to = PageRange::new(self.staged(first), most);
+        let emptied = stretch.mark & mark::EMPTIED != 0;
+        if emptied && self.is_being_emptied(first) && self.watch.has(stretch.now.start) {
+            return Err(Errno::INPROGRESS);
+        }
+        // What was emptied may be there or not, page by page.
+        let to = PageRange::new(self.staged(first), if emptied { 1 } else { most });
         // SAFETY: both ends are this region's, whose pages the driver holds: nobody else moves them.
         let moved = match unsafe { self.watch.uffd().move_pages(to, stretch.now.start) } {
             Err(Errno::NOENT) if self.watch.has(stretch.now.start) => return Ok(0),
@@ -290,11 +312,7 @@ impl Region {
             }
             moved => moved?,
         };
-        if stretch.mark & mark::EMPTIED != 0 {
-            // The kernel was about to take them.
-            // SAFETY: as above.
-            unsafe { zero_pages(self.staged_ptr(first), moved as usize) };
-        }
+        // What the heap had is what the program sees, also of a page that it has freed and written since.
         self.set_marks(PageRange::new(first, moved), mark::STAGED);
         Ok(moved)
     }
@@ -575,6 +593,7 @@ impl Region {
         for page in now.pages().filter_map(|page| self.page_at(page)) {
             let value = self.mark(page).load(Ordering::Acquire);
             if value & mark::PLACE == mark::HEAP {
+                self.emptied_at(page).store(self.now_ms(), Ordering::Release);
                 self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
                 continue;
             }
@@ -652,6 +671,20 @@ impl Region {
     /// No card has a copy of these.
     pub(crate) fn are_recalled(&self, pages: PageRange) {
         pages.pages().for_each(|page| self.emptied_mark(page).store(false, Ordering::Release));
+    }
+
+    /// Whether the kernel may be about to take a page that was emptied.
+    fn is_being_emptied(&self, page: PageNo) -> bool {
+        let since = self.now_ms().wrapping_sub(self.emptied_at(page).load(Ordering::Acquire));
+        u128::from(since) <= EMPTYING_MAX.as_millis()
+    }
+
+    fn now_ms(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
+    }
+
+    fn emptied_at(&self, page: PageNo) -> &AtomicU32 {
+        &self.emptied_at[(page.0 - self.pages.start.0) as usize]
     }
 
     fn emptied_mark(&self, page: PageNo) -> &AtomicBool {
