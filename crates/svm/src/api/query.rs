@@ -139,8 +139,23 @@ impl Driver {
 
     /// Where the parts of a range are: merged, in ascending order.
     pub fn locate(&self, range: PageRange) -> Vec<Located> {
-        let range = self.known(range);
         let mut parts: Vec<Located> = Vec::new();
+        // An adopted slice may be of three allocations: its edges are others than its inner pages.
+        let mut left = self.known(range);
+        while !left.is_empty() {
+            self.locate_known(left, &mut parts);
+            let behind = range.end().0.saturating_sub(left.end().0);
+            left = self.known(PageRange::new(left.end(), behind));
+        }
+        for part in &mut parts {
+            let newest = self.history.of(part.range).next_back();
+            part.reason = newest.filter(|m| Some(m.to) == part.owner).map(|m| m.reason);
+        }
+        parts
+    }
+
+    /// Appends the parts of a range that can be in the space.
+    fn locate_known(&self, range: PageRange, parts: &mut Vec<Located>) {
         let mut page = range.start;
         while page < range.end() {
             let view = self.page(page);
@@ -164,11 +179,6 @@ impl Driver {
                 reason: None,
             });
         }
-        for part in &mut parts {
-            let newest = self.history.of(part.range).next_back();
-            part.reason = newest.filter(|m| Some(m.to) == part.owner).map(|m| m.reason);
-        }
-        parts
     }
 
     /// The parts of an allocation whose bytes are gone with a card.

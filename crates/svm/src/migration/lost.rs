@@ -69,10 +69,8 @@ impl Driver {
                 Held::Frames(card, frame, count) => {
                     self.cards[card.0 as usize].frames.end_quarantine(frame, count);
                 }
-                // What was adopted may be the program's again.
-                Held::Host(range) if !self.table.covers(range.start) => {}
                 Held::Host(range) => {
-                    self.table.for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
+                    self.table.for_each_known_mut(range, |e| e.set(flag::HOST_UNSAFE, false));
                 }
                 Held::Bounce(slot) => {
                     self.bounce_free.push(slot);

@@ -178,11 +178,7 @@ impl Driver {
     /// Agents have let go of pages that nobody can have got since: they are lost, or freed.
     pub(crate) fn confirm(&mut self, agents: AgentSet, ranges: impl Iterator<Item = PageRange>) {
         for range in ranges {
-            if !self.table.covers(range.start) {
-                // It was adopted, and is the program's again.
-                continue;
-            }
-            self.table.for_each_mut(range, |_, entry| {
+            self.table.for_each_known_mut(range, |entry| {
                 if matches!(entry.state, PageState::Lost | PageState::Tombstone) {
                     entry.directory.unmap(agents);
                 }

@@ -196,6 +196,20 @@ impl PageTable {
         }
     }
 
+    /// Calls `each` with the entries of `range` in blocks that have a place: what was adopted may be the program's
+    /// again, all of it or the blocks that no other range has.
+    pub(crate) fn for_each_known_mut(
+        &mut self,
+        range: PageRange,
+        mut each: impl FnMut(&mut PageEntry),
+    ) {
+        for piece in self.pieces(range) {
+            if self.covers(piece.start) {
+                self.for_each_mut(piece, |_, entry| each(entry));
+            }
+        }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.layout.bytes()
             + self.blocks.bytes()

@@ -264,6 +264,32 @@ mod tests {
     }
 
     #[test]
+    fn a_card_that_confirms_what_is_partly_given_back_breaks_nothing() {
+        let mut fixture = Fixture::untouched("farside", 1, 64, 16);
+        adopt(&mut fixture, FAR, true).unwrap();
+        // Its first block stays in the tables because of the neighbour.
+        let neighbour = PageRange::new(PageNo(FAR.start.0 - 2), 2);
+        adopt(&mut fixture, neighbour, true).unwrap();
+        disown(&mut fixture, FAR).unwrap();
+        // It gets the place of the second block of the two.
+        adopt(&mut fixture, PageRange::new(LOW.start, 1), true).unwrap();
+        let mut driver = fixture.driver;
+        driver.confirm(farside_types::AgentSet::EMPTY, std::iter::once(FAR));
+        assert!(driver.lost(FAR).is_empty());
+    }
+
+    #[test]
+    fn all_parts_of_a_range_of_several_allocations_are_located() {
+        let mut fixture = Fixture::untouched("farside", 1, 64, 16);
+        let edge = PageRange::new(PageNo(FAR.start.0 - 1), 1);
+        adopt(&mut fixture, edge, false).unwrap();
+        adopt(&mut fixture, FAR, true).unwrap();
+        let all = PageRange::new(edge.start, 1 + FAR.count);
+        let parts = fixture.driver.locate(PageRange::new(all.start, all.count + 9));
+        assert_eq!(parts.iter().map(|part| part.range).collect::<Vec<_>>(), [all]);
+    }
+
+    #[test]
     fn no_card_is_told_to_map_its_page_on_the_host() {
         let mut fixture = Fixture::untouched("farside", 2, 64, 16);
         adopt(&mut fixture, FAR, true).unwrap();
