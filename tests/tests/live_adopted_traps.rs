@@ -11,7 +11,7 @@ use farside::{
 };
 use harness::live::mapped::Mapped;
 use harness::live::nth_call::{NthCall, OF_THE_ARENA, PAGING_CALLS};
-use harness::live::{Child, must_be_caught, role, within};
+use harness::live::{Child, in_child, must_be_caught, role, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.
@@ -23,34 +23,6 @@ fn space(cards: usize) -> Space {
 
 fn add_one(k: &mut KernelContext, data: WriteSpan<u64>) -> Result<(), KernelError> {
     k.with(data, |mut data: WriteView<u64>| data.iter_mut().for_each(|word| *word += 1))
-}
-
-/// Runs `body` in a child made by fork; gives its exit code, or the signal that ended it, negative.
-fn in_child(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls `body` and ends without running destructors of the parent's.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        let code = body();
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(code) };
-    }
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        let mut status = 0;
-        // SAFETY: waits for the child just made.
-        let done = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
-        if done == pid {
-            let signalled = libc::WIFSIGNALED(status);
-            return if signalled { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-        }
-        if Instant::now() > end {
-            // SAFETY: ends the child just made, which has not been waited for.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("the child hangs");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn number(words: &mut [u64]) {
@@ -339,6 +311,101 @@ fn what_is_written_after_it_was_freed_is_kept() {
             assert!(freed, "away: {away}");
             data.release().unwrap();
         }
+    });
+}
+
+#[test]
+fn what_takes_the_place_of_adopted_memory_is_adopted_at_once_and_the_former_handle_leaves_it_alone()
+{
+    within(LIMIT, "adopt again", || {
+        let space = space(1);
+        for round in 0..200 {
+            let memory = Mapped::new(8, 4096);
+            // SAFETY: nobody else has the words.
+            let words = unsafe { memory.words() };
+            number(words);
+            let old = space.adopt(words, "old").unwrap();
+            if round % 2 == 0 {
+                space.migrate(&old, space.card(0).unwrap()).unwrap();
+            }
+            // SAFETY: the pages are this test's, which does not use them any more.
+            assert_eq!(unsafe { libc::munmap(memory.start().cast(), 8 * 4096) }, 0);
+            let fresh = at(memory.start(), 8);
+            if fresh.is_empty() {
+                continue;
+            }
+            number(fresh);
+            let mut new = space.adopt(fresh, "new").unwrap();
+            space.kernel("add").run(Write(&mut new), add_one).unwrap();
+            let gone = old.release().map(|_| "given back").unwrap_err();
+            let expected =
+                matches!(gone, Error::Live(LiveError::Adopt(AdoptError::NotAdopted { .. })));
+            assert!(expected, "{gone}");
+            assert!(space.locate(&new).is_ok(), "round {round}: the former handle gave it back");
+            space.kernel("add").run(Write(&mut new), add_one).unwrap();
+            is_numbered(&new, 2);
+            new.release().unwrap();
+        }
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn what_was_moved_is_adopted_at_its_new_place_at_once() {
+    within(LIMIT, "adopt what moved", || {
+        let space = space(1);
+        for round in 0..100 {
+            let memory = Mapped::new(12, 4096);
+            // SAFETY: nobody else has the words.
+            let words = unsafe { memory.words() };
+            number(words);
+            let old = space.adopt(words, "old").unwrap();
+            if round % 2 == 0 {
+                space.migrate(&old, space.card(0).unwrap()).unwrap();
+            }
+            let place = Mapped::new(12, 4096);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let (from, to, bytes) = (memory.start(), place.start(), 12 * 4096);
+            // SAFETY: the pages are this test's, which uses them at their new place.
+            let now = unsafe { libc::mremap(from.cast(), bytes, bytes, flags, to) };
+            assert_eq!(now, to.cast());
+            at(memory.start(), 12);
+            // SAFETY: the words are there now, and nobody else has them.
+            let mut new = space.adopt(unsafe { place.words() }, "new").unwrap();
+            space.kernel("add").run(Write(&mut new), add_one).unwrap();
+            is_numbered(&new, 1);
+            assert!(old.release().is_err());
+            space.kernel("add").run(Write(&mut new), add_one).unwrap();
+            is_numbered(&new, 2);
+            new.release().unwrap();
+        }
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn neighbours_come_and_go_at_once() {
+    within(LIMIT, "neighbours", || {
+        let space = space(2);
+        let memory = Mapped::new(4, 4096);
+        // SAFETY: nobody else has the words.
+        let words = unsafe { memory.words() };
+        // The middle of the second page is where one ends and the other begins.
+        let (left, right) = words.split_at_mut(PAGE + PAGE / 2);
+        std::thread::scope(|threads| {
+            for (half, card) in [left, right].into_iter().zip(space.cards()) {
+                let space = &space;
+                threads.spawn(move || {
+                    for round in 1..=500 {
+                        let mut data = space.adopt(half, "half").unwrap();
+                        space.kernel("add").on(card).run(Write(&mut data), add_one).unwrap();
+                        data.release().unwrap();
+                        assert!(half.iter().all(|&word| word == round), "round {round}");
+                    }
+                });
+            }
+        });
+        space.check().unwrap();
     });
 }
 

@@ -56,7 +56,9 @@ pub unsafe extern "C" fn farside_adopt(
         let start = memory.expose_provenance() as u64;
         // SAFETY: the caller's.
         let adopted = unsafe { held.foreign.adopt(start, bytes as u64, name, None) }?;
-        held.memory().insert(start, adopted);
+        // A former one began here if the program has unmapped that without a word: it ends, and not under the lock.
+        let former = held.memory().insert(start, adopted);
+        drop(former);
         Ok(())
     })
 }
@@ -169,7 +171,12 @@ pub extern "C" fn farside_release(space: *const farside_space, memory: *mut c_vo
         let freed = all.remove(&address);
         drop(all);
         if let Some(adopted) = freed.as_deref().and_then(Allocation::adopted) {
-            adopted.give_back()?;
+            let outcome = adopted.give_back();
+            if let Some(still) = freed.clone().filter(|_| !adopted.is_home()) {
+                // It can be tried again.
+                held.memory().entry(address).or_insert(still);
+            }
+            outcome?;
         }
         drop(freed);
         Ok(())

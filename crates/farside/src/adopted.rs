@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::Pod;
+use farside_live::Lent;
 use farside_types::VirtAddr;
 
 use crate::{Error, Space};
@@ -16,6 +17,7 @@ use crate::{Error, Space};
 pub struct Adopted<'a, T> {
     space: Space,
     memory: &'a mut [T],
+    lent: Lent,
 }
 
 impl<'a, T> Adopted<'a, T> {
@@ -30,9 +32,10 @@ impl<'a, T> Adopted<'a, T> {
         let mut this = ManuallyDrop::new(self);
         let given_back = this.give_back();
         // SAFETY: `this` is not used again: what it owns is taken out of it once.
-        let (space, memory) =
-            unsafe { (std::ptr::read(&this.space), std::ptr::read(&this.memory)) };
-        drop(space);
+        let (space, memory, lent) = unsafe {
+            (std::ptr::read(&this.space), std::ptr::read(&this.memory), std::ptr::read(&this.lent))
+        };
+        drop((space, lent));
         given_back.map(|()| memory)
     }
 
@@ -47,8 +50,7 @@ impl<'a, T> Adopted<'a, T> {
     }
 
     fn give_back(&mut self) -> Result<(), Error> {
-        let bytes = size_of_val::<[T]>(self.memory) as u64;
-        Ok(self.space.runtime().disown(self.addr(), bytes)?)
+        Ok(self.space.runtime().disown(&self.lent)?)
     }
 }
 
@@ -112,7 +114,7 @@ impl Space {
         let bytes = size_of_val::<[T]>(memory) as u64;
         // SAFETY: the memory is borrowed as long as it is shared. Whoever forgets the guard and frees it has memory
         // that works as memory does: its pages come when they are touched, whoever has them.
-        unsafe { self.runtime().adopt(addr, bytes, name) }?;
-        Ok(Adopted { space: self.clone(), memory })
+        let lent = unsafe { self.runtime().adopt(addr, bytes, name) }?;
+        Ok(Adopted { space: self.clone(), memory, lent })
     }
 }

@@ -35,7 +35,7 @@ pub use farside_linux::ending::Ending;
 pub use farside_linux::signals::block_for_whole_thread;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
 pub use runtime::{
-    CardShare, GivenBack, MakePiece, Move, MoveError, Parallel, ParallelLaunch, PieceError,
+    CardShare, GivenBack, Lent, MakePiece, Move, MoveError, Parallel, ParallelLaunch, PieceError,
     PieceWork, Predecessor, Probe, Runtime, RuntimeConfig,
 };
 #[cfg(feature = "mutations")]

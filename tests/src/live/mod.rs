@@ -8,6 +8,7 @@
 
 mod child;
 mod control;
+mod forked;
 pub mod hostile;
 pub mod intruder;
 pub mod mapped;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use child::{Child, Ended, role};
 pub use control::must_be_caught;
+pub use forked::in_child;
 pub use race::Race;
 
 /// How long a race runs.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use farside_live::Lent;
 use farside_types::VirtAddr;
 
 use super::lending::Kept;
@@ -28,7 +29,9 @@ pub enum Allocation {
 pub struct AdoptedBytes {
     space: Space,
     bytes: Range<u64>,
-    is_home: AtomicBool,
+    lent: Lent,
+    /// Held by who brings it home: who comes second finds it there.
+    is_home: Mutex<bool>,
     /// What keeps the memory.
     _kept: Mutex<Kept>,
 }
@@ -44,8 +47,8 @@ impl AdoptedBytes {
     ) -> Result<AdoptedBytes, Error> {
         let length = bytes.end.saturating_sub(bytes.start);
         // SAFETY: the caller's.
-        unsafe { space.runtime().adopt(VirtAddr(bytes.start), length, name) }?;
-        Ok(AdoptedBytes { space, bytes, is_home: AtomicBool::new(false), _kept: Mutex::new(kept) })
+        let lent = unsafe { space.runtime().adopt(VirtAddr(bytes.start), length, name) }?;
+        Ok(AdoptedBytes { space, bytes, lent, is_home: Mutex::new(false), _kept: Mutex::new(kept) })
     }
 
     /// Brings it home for good.
@@ -53,18 +56,22 @@ impl AdoptedBytes {
     /// # Errors
     /// As [`Adopted::release`](crate::Adopted::release).
     pub fn give_back(&self) -> Result<(), Error> {
-        if self.is_home.swap(true, Ordering::SeqCst) {
+        let mut is_home = self.is_home.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_home {
             return Ok(());
         }
-        let length = self.bytes.end - self.bytes.start;
-        let outcome = self.space.runtime().disown(VirtAddr(self.bytes.start), length);
-        let over = match &outcome {
+        let outcome = self.space.runtime().disown(&self.lent);
+        *is_home = match &outcome {
             Ok(()) => true,
             Err(LiveError::Adopt(AdoptError::Lost { .. } | AdoptError::NotAdopted { .. })) => true,
             Err(_) => false,
         };
-        self.is_home.store(over, Ordering::SeqCst);
         Ok(outcome?)
+    }
+
+    /// Whether it was brought home.
+    pub fn is_home(&self) -> bool {
+        *self.is_home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The whole words of some of its bytes. The pages are what counts, and those at the ends do not move.

@@ -1,7 +1,7 @@
 //! Pages at the edges of adopted ranges, which hold bytes of others as well: they stay where they are.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use farside_linux::lock::lock;
 use farside_types::{FrameNo, PageNo};
@@ -10,6 +10,8 @@ use farside_types::{FrameNo, PageNo};
 #[derive(Debug, Default)]
 pub(crate) struct Edges {
     pages: Mutex<BTreeMap<PageNo, Edge>>,
+    /// Held by who counts a range in or out until the driver has been told.
+    turn: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -19,6 +21,11 @@ struct Edge {
 }
 
 impl Edges {
+    /// Nobody else counts until it is given back.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        lock(&self.turn)
+    }
+
     /// One more range has this page as an edge; `true` if it is the first, and the driver is to be told.
     pub(crate) fn share(&self, page: PageNo) -> bool {
         let mut pages = lock(&self.pages);
@@ -30,17 +37,17 @@ impl Edges {
         lock(&self.pages).insert(page, Edge { frame, ranges: 1 });
     }
 
-    /// One range less; `true` if it was the last, and the driver is to be told.
+    /// Whether one range alone has it, and the driver is to be told before that leaves.
     pub(crate) fn is_last(&self, page: PageNo) -> bool {
-        let mut pages = lock(&self.pages);
-        let Some(edge) = pages.get_mut(&page) else { return false };
-        edge.ranges -= 1;
-        edge.ranges == 0
+        lock(&self.pages).get(&page).is_some_and(|edge| edge.ranges == 1)
     }
 
-    /// The driver does not know the page any more.
+    /// One range less; if it was the last, the driver does not know the page any more.
     pub(crate) fn leave(&self, page: PageNo) {
-        lock(&self.pages).retain(|known, edge| *known != page || edge.ranges > 0);
+        lock(&self.pages).retain(|known, edge| {
+            edge.ranges -= u32::from(*known == page);
+            edge.ranges > 0
+        });
     }
 
     /// Whether a page is one.

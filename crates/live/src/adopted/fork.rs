@@ -28,7 +28,7 @@ thread_local! {
     static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the memory of a runtime be at home whenever the program forks.
+/// Has the memory of a runtime be at home whenever the program forks. Twice is as once: a fork holds the order of each.
 pub(crate) fn enter(runtime: &Arc<Runtime>) {
     static HANDLERS: Once = Once::new();
     // SAFETY: the handlers take no argument, and this library is not unloaded (it has threads).
@@ -37,7 +37,9 @@ pub(crate) fn enter(runtime: &Arc<Runtime>) {
     });
     let mut runtimes = lock(&RUNTIMES);
     runtimes.retain(|known| known.strong_count() > 0);
-    runtimes.push(Arc::downgrade(runtime));
+    if !runtimes.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(runtime))) {
+        runtimes.push(Arc::downgrade(runtime));
+    }
 }
 
 extern "C" fn before() {

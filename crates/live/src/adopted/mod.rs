@@ -32,7 +32,7 @@ mod region;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use farside_types::{PageNo, PageRange};
 
@@ -49,6 +49,8 @@ pub(crate) struct Adopted {
     watch: OnceLock<Arc<Watch>>,
     regions: Arc<RwLock<Vec<Arc<Region>>>>,
     pub(crate) edges: Edges,
+    /// Held by who adopts: one range after the other.
+    pub(crate) adopting: Mutex<()>,
     /// Whether there is any, or was.
     used: AtomicBool,
     /// Pages that could not be moved because a device has them pinned.

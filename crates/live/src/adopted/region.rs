@@ -94,6 +94,8 @@ pub(crate) struct Region {
     pieces: RwLock<Vec<Piece>>,
     /// The program has moved or unmapped some of it: it is to be given back.
     pub(crate) leaves: AtomicBool,
+    /// The driver does not know it any more.
+    pub(crate) is_let_go: AtomicBool,
     /// Whether it was given back; held by who does that.
     pub(crate) is_home: Mutex<bool>,
 }
@@ -125,6 +127,7 @@ impl Region {
             began: Instant::now(),
             pieces: RwLock::new(pieces),
             leaves: AtomicBool::new(false),
+            is_let_go: AtomicBool::new(false),
             is_home: Mutex::new(false),
         };
         region.watch_pages(region.staging_pages(), false)?;
@@ -148,6 +151,12 @@ impl Region {
     /// The addresses that it had when it was adopted, which cards know it by.
     pub(crate) fn pages(&self) -> PageRange {
         self.pages
+    }
+
+    /// Whether cards know some of it by one of these addresses, or it is at one of them now.
+    pub(crate) fn is_anywhere_in(&self, range: PageRange) -> bool {
+        let at = |piece: &Piece| PageRange::new(piece.now, piece.pages.count).overlaps(range);
+        self.pages.overlaps(range) || self.pieces().iter().any(at)
     }
 
     fn staging_pages(&self) -> PageRange {

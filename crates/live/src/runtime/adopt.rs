@@ -1,7 +1,7 @@
 //! Memory that the program had before: adopted, watched, given back.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use farside_linux::lock::lock;
@@ -52,9 +52,26 @@ impl Cut {
         Ok(Cut { first, inner: PageRange::new(VirtAddr(inner.start).page(), count), last })
     }
 
+    /// All pages, edges too.
+    fn whole(&self) -> PageRange {
+        let first = self.first.unwrap_or(self.inner.start);
+        let behind = self.last.map_or(self.inner.end(), |last| last.offset(1));
+        PageRange::new(first, behind.0.max(first.0 + 1) - first.0)
+    }
+
     fn edges(&self) -> impl Iterator<Item = PageNo> {
         self.first.into_iter().chain(self.last)
     }
+}
+
+/// Memory that was adopted, for [`Runtime::disown`]. It names this adoption and no later one of the same addresses.
+#[derive(Debug)]
+pub struct Lent {
+    cut: Cut,
+    /// Nothing if no page is the range's alone.
+    region: Option<Weak<Region>>,
+    /// Pages of edges that it still counts for; held by who gives it back, so that others wait for that.
+    edges: Mutex<Vec<PageNo>>,
 }
 
 impl Runtime {
@@ -67,7 +84,7 @@ impl Runtime {
     /// # Safety
     /// Nobody frees the memory, or makes references to it that kernels contradict, before [`Runtime::disown`] has
     /// given it back, or failed with an [`AdoptError::Lost`]; or the space has been closed.
-    pub unsafe fn adopt(&self, addr: VirtAddr, bytes: u64, name: &str) -> Result<(), LiveError> {
+    pub unsafe fn adopt(&self, addr: VirtAddr, bytes: u64, name: &str) -> Result<Lent, LiveError> {
         self.check_process()?;
         let cut = Cut::of(addr, bytes)?;
         self.check_cards(addr, &cut)?;
@@ -75,12 +92,49 @@ impl Runtime {
         let _signals = BlockedSignals::block();
         let watch = Arc::clone(self.memories.adopted.watch()?);
         self.start_keepers(&watch)?;
+        let _one = lock(&self.memories.adopted.adopting);
+        self.end_former(&cut)?;
         let mut taken = Vec::new();
-        let outcome = self.adopt_parts(&cut, bytes, name, &watch, &mut taken);
-        if outcome.is_err() {
-            taken.into_iter().for_each(|edge| self.leave_edge(edge));
+        match self.adopt_parts(&cut, bytes, name, &watch, &mut taken) {
+            Ok(region) => Ok(Lent {
+                cut,
+                region: region.as_ref().map(Arc::downgrade),
+                edges: Mutex::new(taken),
+            }),
+            Err(error) => {
+                for edge in taken {
+                    if let Err(error) = self.leave_edge(edge) {
+                        tracing::error!(page = %edge, %error, "an edge of memory that was not adopted stays a card's to reach");
+                    }
+                }
+                Err(error)
+            }
         }
-        outcome
+    }
+
+    /// Ends what the program has moved to the addresses, or unmapped there, and the worker has not given back yet:
+    /// who looks for a page there must not find the former range, nor two of them.
+    fn end_former(&self, cut: &Cut) -> Result<(), LiveError> {
+        let watch = self.memories.adopted.watching();
+        watch.into_iter().for_each(|watch| watch.hear());
+        let whole = cut.whole();
+        for region in self.memories.adopted.regions() {
+            if !region.is_anywhere_in(whole) {
+                continue;
+            }
+            match self.bring_home_if_over(&region) {
+                Ok(true) | Err(LiveError::Adopt(AdoptError::NotAdopted { .. })) => {}
+                Ok(false) => {
+                    let known = region.pages();
+                    return Err(LiveError::Request(RequestError::InTheSpace {
+                        range: whole,
+                        known,
+                    }));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn adopt_parts(
@@ -90,13 +144,13 @@ impl Runtime {
         name: &str,
         watch: &Arc<Watch>,
         taken: &mut Vec<PageNo>,
-    ) -> Result<(), LiveError> {
+    ) -> Result<Option<Arc<Region>>, LiveError> {
         for page in cut.edges() {
             self.take_edge(page, name)?;
             taken.push(page);
         }
         if cut.inner.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let region = Arc::new(Region::new(cut.inner, watch)?);
         self.tell_adopted(cut.inner, bytes, name, true)?;
@@ -106,7 +160,7 @@ impl Runtime {
             let _ = self.request(Request::Disown { addr: cut.inner.start.addr() });
             return Err(error.into());
         }
-        Ok(())
+        Ok(Some(region))
     }
 
     fn tell_adopted(
@@ -121,6 +175,8 @@ impl Runtime {
 
     fn take_edge(&self, page: PageNo, name: &str) -> Result<(), LiveError> {
         let edges = &self.memories.adopted.edges;
+        // What is counted is what the driver was told, whoever else comes or goes.
+        let _turn = edges.turn();
         if !edges.share(page) {
             return Ok(());
         }
@@ -130,15 +186,15 @@ impl Runtime {
         Ok(())
     }
 
-    fn leave_edge(&self, page: PageNo) {
+    fn leave_edge(&self, page: PageNo) -> Result<(), LiveError> {
         let edges = &self.memories.adopted.edges;
-        if !edges.is_last(page) {
-            return;
-        }
-        if let Err(error) = self.request(Request::Disown { addr: page.addr() }) {
-            tracing::error!(%page, %error, "a page at the edge of adopted memory is still a card's to reach");
+        let _turn = edges.turn();
+        if edges.is_last(page) {
+            // If it fails, the driver knows the page still, and it counts as before.
+            self.request(Request::Disown { addr: page.addr() })?;
         }
         edges.leave(page);
+        Ok(())
     }
 
     /// Whether all cards reach what is to be adopted.
@@ -160,19 +216,19 @@ impl Runtime {
     /// # Errors
     /// [`AdoptError::Lost`] if bytes of it are gone with a card, and [`AdoptError::NotAdopted`] if the program has
     /// moved or unmapped some of it, after which it was given back at once. All others: it is adopted as before.
-    pub fn disown(&self, addr: VirtAddr, bytes: u64) -> Result<(), LiveError> {
+    pub fn disown(&self, lent: &Lent) -> Result<(), LiveError> {
         self.check_process()?;
         let _signals = BlockedSignals::block();
-        let cut = Cut::of(addr, bytes)?;
-        let outcome = if cut.inner.is_empty() {
-            Ok(())
-        } else {
-            let region = self.memories.adopted.holding(cut.inner.start);
-            let region = region.filter(|region| region.pages() == cut.inner);
-            match region {
+        let mut edges = lock(&lent.edges);
+        let outcome = match &lent.region {
+            Some(region) => match region.upgrade() {
                 Some(region) => self.bring_home(&region),
-                None => Err(AdoptError::NotAdopted { range: cut.inner }.into()),
+                None => Err(AdoptError::NotAdopted { range: lent.cut.inner }.into()),
+            },
+            None if edges.is_empty() => {
+                Err(AdoptError::NotAdopted { range: lent.cut.whole() }.into())
             }
+            None => Ok(()),
         };
         let over = match &outcome {
             Ok(()) => true,
@@ -181,16 +237,37 @@ impl Runtime {
                 LiveError::Adopt(AdoptError::Lost { .. } | AdoptError::NotAdopted { .. })
             ),
         };
-        if over {
-            cut.edges().for_each(|page| self.leave_edge(page));
+        while let Some(&page) = edges.last().filter(|_| over) {
+            self.leave_edge(page)?;
+            edges.pop();
         }
         outcome
     }
 
     /// Gives a range back.
     fn bring_home(&self, region: &Arc<Region>) -> Result<(), LiveError> {
-        let range = region.pages();
         let mut is_home = lock(&region.is_home);
+        self.bring_home_in_turn(region, &mut is_home)
+    }
+
+    /// Gives a range back if the program has moved or unmapped some of it, or it was not all at home the last time, and
+    /// waits for who does that already; `false` if it is adopted for good.
+    fn bring_home_if_over(&self, region: &Arc<Region>) -> Result<bool, LiveError> {
+        let mut is_home = lock(&region.is_home);
+        let is_over =
+            region.leaves.load(Ordering::SeqCst) || region.is_let_go.load(Ordering::SeqCst);
+        if *is_home || !is_over {
+            return Ok(*is_home);
+        }
+        self.bring_home_in_turn(region, &mut is_home).map(|()| true)
+    }
+
+    fn bring_home_in_turn(
+        &self,
+        region: &Arc<Region>,
+        is_home: &mut bool,
+    ) -> Result<(), LiveError> {
+        let range = region.pages();
         if let Some(watch) = self.memories.adopted.watching() {
             // Who has read that some of it was unmapped, and not entered it yet, holds the order.
             drop(watch.order());
@@ -200,15 +277,19 @@ impl Runtime {
         }
         let mut tries = 0;
         let lost = loop {
+            // Only its last steps failed the last time: the addresses may be another range's by now.
+            if region.is_let_go.load(Ordering::SeqCst) {
+                break Vec::new();
+            }
             let lost = self.inspect(|driver| driver.lost(range))?;
             match self.request(Request::Disown { addr: range.start.addr() }) {
                 Ok(_) => break lost,
-                // Only its last steps failed the last time.
                 Err(LiveError::Request(RequestError::NotAnAllocation { .. })) => break lost,
                 Err(error) if tries >= TRIES => return Err(error),
                 Err(_) => tries += 1,
             }
         };
+        region.is_let_go.store(true, Ordering::SeqCst);
         if let Err((done, errno)) = region.finish(&lost) {
             // The driver does not know it any more; its pages are served from the staging area.
             let range = PageRange::new(range.start.offset(done), range.count - done);
@@ -310,9 +391,6 @@ impl Runtime {
 
     fn start_keepers(&self, watch: &Arc<Watch>) -> Result<(), LiveError> {
         let mut keepers = lock(&self.keepers.0);
-        if !keepers.is_empty() {
-            return Ok(());
-        }
         let Some(runtime) = self.shared() else { return Ok(()) };
         fork::enter(&runtime);
         // They end before the space does, which waits for them.
@@ -324,10 +402,13 @@ impl Runtime {
                 work(&runtime, &watch);
             }
         };
-        for (name, work) in [
+        let all = [
             ("farside-adopted", read_faults as fn(&Runtime, &Watch)),
             ("farside-keeper", work as fn(&Runtime, &Watch)),
-        ] {
+        ];
+        // Where the system refused the second one, the first is there since.
+        let there = keepers.len();
+        for (name, work) in all.into_iter().skip(there) {
             let builder = std::thread::Builder::new().name(name.to_owned());
             keepers.push(builder.spawn(body(work)).map_err(LiveError::Thread)?);
         }

@@ -29,6 +29,7 @@ mod strike;
 mod wakes;
 mod windows;
 
+pub use adopt::Lent;
 pub use give_back::GivenBack;
 pub use moves::{Move, MoveError};
 pub use order::Predecessor;
