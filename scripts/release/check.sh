@@ -6,12 +6,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
 scratch=$(mktemp -d)
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT

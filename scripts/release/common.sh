@@ -1,6 +1,14 @@
 # shellcheck shell=bash
 # What the scripts of a release share: its version and time, where its files go, and its tools. Sourced in the repository's
-# root; `say` and `not_run` are theirs.
+# root.
+
+# What cannot be had here: neither passed nor failed.
+readonly NOT_RUN=77
+say() { echo "release: $*" >&2; }
+not_run() {
+    say "NOT RUN: $*"
+    exit "$NOT_RUN"
+}
 
 # shellcheck source=../packages.sh
 source scripts/packages.sh

@@ -11,12 +11,7 @@ mkdir -p "$into"
 into=$(realpath "$into")
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77 CARGO_MINOR_MIN=90
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
+readonly CARGO_MINOR_MIN=90
 # shellcheck source=common.sh
 source scripts/release/common.sh
 

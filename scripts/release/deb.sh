@@ -4,12 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
 # shellcheck source=common.sh
 source scripts/release/common.sh
 need_packages dh debhelper dpkg-dev

@@ -4,16 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77 CYCLONEDX=0.5.9 SPECIFICATION=1.5
+readonly CYCLONEDX=0.5.9 SPECIFICATION=1.5
 # A crate, and what it is called in a file's name.
 readonly OF="farside-cli command
 farside-c library
 farside-python python"
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
 scratch=$(mktemp -d)
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT

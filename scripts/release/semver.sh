@@ -7,14 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77 SEMVER_CHECKS=0.51.0
+readonly SEMVER_CHECKS=0.51.0
 # Those that programs of others name: the rest come with them.
 readonly CRATES=(farside farside-vfio-user)
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
 # shellcheck source=common.sh
 source scripts/release/common.sh
 

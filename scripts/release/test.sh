@@ -7,15 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77
 # Of the issue that asked for it: `pip install` of the wheel, and the flights example, on two processors.
 readonly FLIGHTS_LIMIT_S=120
 readonly LIMIT_S=600
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
 scratch=$(mktemp -d)
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT

@@ -4,12 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly NOT_RUN=77 PLATFORM=manylinux_2_28
-say() { echo "release: $*" >&2; }
-not_run() {
-    say "NOT RUN: $*"
-    exit "$NOT_RUN"
-}
+readonly PLATFORM=manylinux_2_28
 scratch=$(mktemp -d)
 readonly scratch
 # In the package while it is built.
