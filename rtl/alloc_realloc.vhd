@@ -22,8 +22,7 @@ entity alloc_realloc is
     FrameBits_g  : positive;
     ChunkBits_g  : positive;
     NumberBits_g : positive;
-    RoomBits_g   : positive;
-    Memory_g     : natural
+    RoomBits_g   : positive
   );
   port (
     Clk          : in    std_logic;
@@ -351,8 +350,7 @@ begin
   i_split : entity work.split_run
     generic map (
       LeafBits_g  => LeafBits_g,
-      FrameBits_g => FrameBits_g,
-      Memory_g    => Memory_g
+      FrameBits_g => FrameBits_g
     )
     port map (
       Clk          => Clk,
@@ -362,6 +360,7 @@ begin
       Last         => std_logic_vector(withinOf(r.NewPage)),
       Begins       => Rec.IsFirst,
       Writable     => Rec.Writable,
+      Memory       => Rec.Memory,
       Done         => SplitDone,
       Write_Valid  => SplitValid,
       Write_Ready  => Write_Ready,

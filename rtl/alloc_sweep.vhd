@@ -23,7 +23,10 @@ entity alloc_sweep is
     NumberBits_g : positive;
     RoomBits_g   : positive;
     -- Words of a step, a power of two.
-    Batch_g      : positive
+    Batch_g      : positive;
+    -- Memories, and the number of the only one.
+    Memories_g   : positive;
+    Memory_g     : natural
   );
   port (
     Clk          : in    std_logic;
@@ -105,9 +108,11 @@ entity alloc_sweep is
     Data_Valid   : in    std_logic;
     Data         : in    Beat_t;
     Data_Failed  : in    std_logic;
+    Few_Of       : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Few          : in    std_logic;
     Frame_Valid  : out   std_logic;
     Frame_Ready  : in    std_logic;
+    Frame_Memory : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Frame_Size   : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Frame_First  : out   std_logic_vector(FrameBits_g - 1 downto 0);
     Given_Valid  : in    std_logic
@@ -226,7 +231,9 @@ begin
     generic map (
       LeafBits_g  => LeafBits_g,
       FrameBits_g => FrameBits_g,
-      Batch_g     => Batch_g
+      Batch_g     => Batch_g,
+      Memories_g  => Memories_g,
+      Memory_g    => Memory_g
     )
     port map (
       Clk          => Clk,
@@ -249,9 +256,11 @@ begin
       Data_Valid   => Data_Valid,
       Data         => Data,
       Data_Failed  => Data_Failed,
+      Few_Of       => Few_Of,
       Few          => Few,
       Frame_Valid  => Frame_Valid,
       Frame_Ready  => Frame_Ready,
+      Frame_Memory => Frame_Memory,
       Frame_Size   => Frame_Size,
       Frame_First  => Frame_First,
       Given_Valid  => Given_Valid

@@ -23,6 +23,8 @@ entity alloc_touch is
     NumberBits_g : positive;
     RoomBits_g   : positive;
     TicketBits_g : positive;
+    -- Memories, and the number of the only one.
+    Memories_g   : positive;
     Memory_g     : natural
   );
   port (
@@ -94,8 +96,8 @@ end entity;
 
 architecture rtl of alloc_touch is
 
-  constant InMemory_c : std_logic_vector(MemoryBits_c - 1 downto 0) :=
-    std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+  -- What is kept of a touch: the frame, whether it may be written, and its memory where there are several.
+  constant InfoBits_c : positive := FrameBits_g + 1 + MemoryBits_c * (minimum(Memories_g, 2) - 1);
 
   type State_t is (
     StateBegin,
@@ -131,8 +133,9 @@ architecture rtl of alloc_touch is
   signal Known     : std_logic;
   signal IsOld     : std_logic;
   signal IsTouched : std_logic;
-  signal Kept      : std_logic_vector(FrameBits_g downto 0);
-  signal Info      : std_logic_vector(FrameBits_g downto 0);
+  signal Kept      : std_logic_vector(InfoBits_c - 1 downto 0);
+  signal Info      : std_logic_vector(InfoBits_c - 1 downto 0);
+  signal InMemory  : std_logic_vector(MemoryBits_c - 1 downto 0);
 
   signal Within    : unsigned(LeafBits_g - 1 downto 0);
 
@@ -149,12 +152,20 @@ begin
 
   Word <= r.Word;
   Made <= Touched;
-  Info <= r.Word(WritableBit_c) & r.Word(NumberLow_c + FrameBits_g - 1 downto NumberLow_c);
+
+  Info(FrameBits_g downto 0) <= r.Word(WritableBit_c) & r.Word(NumberLow_c + FrameBits_g - 1 downto NumberLow_c);
+
+  g_memory : if Memories_g > 1 generate
+    Info(InfoBits_c - 1 downto FrameBits_g + 1) <= r.Word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
+    InMemory <= Kept(InfoBits_c - 1 downto FrameBits_g + 1);
+  else generate
+    InMemory <= std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+  end generate;
 
   i_touches : entity work.recent_touches
     generic map (
       PageBits_g   => PageBits_g,
-      InfoBits_g   => FrameBits_g + 1,
+      InfoBits_g   => InfoBits_c,
       TicketBits_g => TicketBits_g
     )
     port map (
@@ -209,7 +220,7 @@ begin
             elsif IsOld = '1' or (IsTouched = '0' and r.Seen = '0') then
               v.State := StateRead;
             elsif IsTouched = '1' then
-              v.Word := pageWord(unsigned(Kept(FrameBits_g - 1 downto 0)), '0', Kept(FrameBits_g), InMemory_c, 0);
+              v.Word := pageWord(unsigned(Kept(FrameBits_g - 1 downto 0)), '0', Kept(FrameBits_g), InMemory, 0);
             end if;
           end if;
 
@@ -232,7 +243,7 @@ begin
           if stateOf(r.Word) = PageMapped then
             found(StatusOk_c, r.Word);
           elsif Rec.State = RegionLarge and stateOf(r.Word) = PageFree then
-            v.Word := untouched(Rec, Within, InMemory_c);
+            v.Word := untouched(Rec, Within);
           elsif stateOf(r.Word) /= PageReserved then
             found(StatusNotMapped_c, r.Word);
           elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then
@@ -267,11 +278,11 @@ begin
           end if;
 
         when StateLarge =>
-          v.Word := untouched(Rec, Within, InMemory_c);
+          v.Word := untouched(Rec, Within);
           if Within >= Rec.Used then
             found(StatusNotMapped_c, r.Word);
           elsif Rec.Part = PartRun_c then
-            found(StatusOk_c, runWord(Rec, Within, InMemory_c, FrameBits_g));
+            found(StatusOk_c, runWord(Rec, Within, FrameBits_g));
           elsif r.Writes = '1' and Rec.Writable = '0' then
             found(StatusReadOnly_c, r.Word);
           elsif HasFrame = '0' then

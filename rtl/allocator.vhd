@@ -1,5 +1,5 @@
 -- The allocator of the card's window: malloc, realloc and free, eager and lazy, first touches, and the sweep behind
--- them; for a window of two levels, in one memory.
+-- them; for a window of two levels, with frames of one memory or several.
 --
 -- One operation at a time: what has to be done next when it is idle is, in this order, the end of the sweep's
 -- invalidation, a first touch, a realloc whose old place is drained, a command, a step of the background. No
@@ -14,6 +14,7 @@ library ieee;
 library work;
   use work.alloc_pkg.all;
   use work.bit_pkg.all;
+  use work.memories_pkg.all;
   use work.region_pkg.all;
   use work.window_pkg.all;
 
@@ -29,8 +30,9 @@ entity allocator is
     -- Of a frame's number; frames of the memory.
     FrameBits_g : positive := 12;
     Frames_g    : positive := 4096;
-    -- The number of that memory.
+    -- The number of that memory, in which the tables are, and frames of the others, if there are any (`memories_pkg`).
     Memory_g    : natural  := 0;
+    Others_g    : string   := "";
     -- Zeroed tables that are kept ready.
     Ready_g     : positive := 2;
     -- Of a walk's ticket: it is answered before there were so many changes, as a power of two.
@@ -303,8 +305,29 @@ architecture rtl of allocator is
     return std_logic_vector(resize(unsigned(number) & within & to_unsigned(0, WordShift_c), PhysBits_g));
   end function;
 
-  constant InMemory_c : std_logic_vector(MemoryBits_c - 1 downto 0) :=
-    std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+  constant Memories_c : positive := memoriesOf(Others_g);
+
+  subtype Memory_t is std_logic_vector(MemoryBits_c - 1 downto 0);
+
+  constant OfTables_c : Memory_t := std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+
+  -- Of a word; the only one is known.
+  function memoryOf (word : TableWord_t) return Memory_t is
+  begin
+    if Memories_c = 1 then
+      return OfTables_c;
+    end if;
+    return word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
+  end function;
+
+  -- Whether there is not such a memory.
+  function isUnknown (memory : Memory_t) return boolean is
+  begin
+    if Memories_c = 1 then
+      return memory /= OfTables_c;
+    end if;
+    return unsigned(memory) >= Memories_c;
+  end function;
 
   -- Whether the pages of a first word go beyond its region.
   function overruns (page : Page_t; word : TableWord_t) return std_logic is
@@ -377,6 +400,7 @@ architecture rtl of allocator is
   -- Its frames are on their way back, and something waits for them.
   signal GivesFirst   : std_logic;
   signal SweepMask    : WordMask_t;
+  signal SweepMemory  : Memory_t;
   signal SweepSize    : std_logic_vector(SizeBits_c - 1 downto 0);
   signal SweepFrame   : std_logic_vector(FrameBits_g - 1 downto 0);
 
@@ -530,6 +554,9 @@ architecture rtl of allocator is
   signal StoreValid   : std_logic;
   signal StoreGive    : std_logic;
   signal StoreHinted  : std_logic;
+  signal StoreMemory  : Memory_t;
+  signal FreeOf       : Memory_t;
+  signal FewOf        : Memory_t;
   signal StoreSize    : std_logic_vector(SizeBits_c - 1 downto 0);
   signal StoreFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
   signal GivenValid   : std_logic;
@@ -640,7 +667,9 @@ begin
       LeafBits_g   => LeafBits_g,
       ChunkBits_g  => ChunkBits_c,
       NumberBits_g => NumBits_c,
-      RoomBits_g   => RoomBits_c
+      RoomBits_g   => RoomBits_c,
+      Memories_g   => Memories_c,
+      Memory_g     => Memory_g
     )
     port map (
       Clk      => Clk,
@@ -707,8 +736,7 @@ begin
       FrameBits_g  => FrameBits_g,
       ChunkBits_g  => ChunkBits_c,
       NumberBits_g => NumBits_c,
-      RoomBits_g   => RoomBits_c,
-      Memory_g     => Memory_g
+      RoomBits_g   => RoomBits_c
     )
     port map (
       Clk          => Clk,
@@ -825,7 +853,9 @@ begin
       ChunkBits_g  => ChunkBits_c,
       NumberBits_g => NumBits_c,
       RoomBits_g   => RoomBits_c,
-      Batch_g      => Batch_c
+      Batch_g      => Batch_c,
+      Memories_g   => Memories_c,
+      Memory_g     => Memory_g
     )
     port map (
       Clk          => Clk,
@@ -887,9 +917,11 @@ begin
       Data_Valid   => Axi_RValid,
       Data         => Axi_RData,
       Data_Failed  => Axi_RResp(1),
+      Few_Of       => FewOf,
       Few          => IsFew,
       Frame_Valid  => SweepGives,
       Frame_Ready  => FrameReady,
+      Frame_Memory => SweepMemory,
       Frame_Size   => SweepSize,
       Frame_First  => SweepFrame,
       Given_Valid  => GivenValid
@@ -902,7 +934,8 @@ begin
     generic map (
       PageBits_g  => WindowBits_c,
       LeafBits_g  => LeafBits_g,
-      FrameBits_g => FrameBits_g
+      FrameBits_g => FrameBits_g,
+      Memories_g  => Memories_c
     )
     port map (
       Clk          => Clk,
@@ -1081,7 +1114,7 @@ begin
     );
 
   RootOfLarge <= directoryWord(r.Rec.Number) when hasTable(r.Rec.Part) else
-                 runWord(r.Rec, to_unsigned(0, LeafBits_g), InMemory_c, FrameBits_g);
+                 runWord(r.Rec, to_unsigned(0, LeafBits_g), FrameBits_g);
 
   LargeRst  <= Rst or r.Broken;
   LargeHere <= '1' when r.State = StateLarge else '0';
@@ -1130,36 +1163,41 @@ begin
                  std_logic_vector(to_unsigned(LeafBits_g, SizeBits_c)) when LargeFrame = '1' else FrameSize;
   StoreFirst  <= TablesFirst when ForTables = '1' else SweepFrame when SweepGives = '1' else
                  std_logic_vector(firstOfRun(r.Rec, FrameBits_g)) when LargeFrame = '1' else FrameFirst;
+  StoreMemory <= OfTables_c when ForTables = '1' else SweepMemory when SweepGives = '1' else
+                 r.Rec.Memory when LargeReturns = '1' else memoryOf(WordsBase);
+  -- That of the operation at hand.
+  FreeOf      <= r.Memory when r.State = StateMalloc else
+                 r.Rec.Memory when r.State = StateTouch else memoryOf(r.Word);
 
-  p_few : process (Clk) is
-  begin
-    if rising_edge(Clk) then
-      IsFew <= '1' when unsigned(FramesFree) < Frames_g / 16 else '0';
-    end if;
-  end process;
-
-  i_frames : entity work.frame_store
+  i_frames : entity work.frame_stores
     generic map (
       FrameBits_g => FrameBits_g,
-      Frames_g    => Frames_g
+      Frames_g    => Frames_g,
+      Memory_g    => Memory_g,
+      Others_g    => Others_g
     )
     port map (
-      Clk        => Clk,
-      Rst        => Rst,
-      Fixed      => std_logic_vector(to_unsigned(Fixed_c, FrameBits_g)),
-      Promised   => Promised,
-      Free       => FramesFree,
-      Op_Valid   => StoreValid,
-      Op_Ready   => FrameReady,
-      Op_Give    => StoreGive,
-      Op_Size    => StoreSize,
-      Op_HasHint => StoreHinted,
-      Op_Next    => FrameNext,
-      Op_First   => StoreFirst,
-      Resp_Valid => GivenValid,
-      Resp_Ready => '1',
-      Resp_Ok    => GivenOk,
-      Resp_First => GivenFirst
+      Clk         => Clk,
+      Rst         => Rst,
+      Fixed       => std_logic_vector(to_unsigned(Fixed_c, FrameBits_g)),
+      Promised    => Promised,
+      Promised_Of => memoryOf(r.Word),
+      Free_Of     => FreeOf,
+      Free        => FramesFree,
+      Has_Frame   => HasFrame,
+      Few_Of      => FewOf,
+      Few         => IsFew,
+      Op_Valid    => StoreValid,
+      Op_Ready    => FrameReady,
+      Op_Memory   => StoreMemory,
+      Op_Give     => StoreGive,
+      Op_Size     => StoreSize,
+      Op_HasHint  => StoreHinted,
+      Op_Next     => FrameNext,
+      Op_First    => StoreFirst,
+      Resp_Valid  => GivenValid,
+      Resp_Ok     => GivenOk,
+      Resp_First  => GivenFirst
     );
 
   i_barrier : entity work.barrier
@@ -1233,6 +1271,7 @@ begin
       NumberBits_g => NumBits_c,
       RoomBits_g   => RoomBits_c,
       TicketBits_g => TicketBits_g,
+      Memories_g   => Memories_c,
       Memory_g     => Memory_g
     )
     port map (
@@ -1288,7 +1327,6 @@ begin
     );
 
   TouchHere   <= '1' when r.State = StateTouch else '0';
-  HasFrame    <= '1' when unsigned(FramesFree) > unsigned(Promised) else '0';
   Found_Valid <= IsFound;
 
   i_counts : entity work.alloc_counts
@@ -1753,7 +1791,7 @@ begin
           refuse(AllocZeroSize_c);
         elsif r.IsBeyond = '1' then
           refuse(AllocTooLarge_c);
-        elsif unsigned(r.Memory) /= Memory_g then
+        elsif isUnknown(r.Memory) then
           refuse(AllocUnknownMemory_c);
         elsif r.NoFrames = '1' then
           refuse(AllocNoFrames_c);
@@ -1956,6 +1994,7 @@ begin
             v.Rec.IsFirst  := LargeIsFirst;
             v.Rec.IsLast   := LargeIsLast;
             v.Rec.Writable := r.Word(WritableBit_c);
+            v.Rec.Memory   := memoryOf(r.Word);
           end if;
         end if;
         if LargeZeroes = '1' then
@@ -2044,7 +2083,7 @@ begin
         v.Page  := r.Region & resize(v.Rec.Used - 1, LeafBits_g);
         v.State := StateMarked;
         if r.What = AllocRealloc_c then
-          v.Word    := pageWord(Frame_t'(others => '0'), '1', Kept.Writable, InMemory_c, 0);
+          v.Word    := pageWord(Frame_t'(others => '0'), '1', Kept.Writable, Kept.Memory, 0);
           v.Then_To := StateIdle;
           beginRealloc(ReallocLarge);
         end if;
@@ -2226,6 +2265,10 @@ begin
       answer(AllocOk_c);
     end if;
 
+    if Memories_c = 1 then
+      -- Whatever a record may say.
+      v.Rec.Memory := OfTables_c;
+    end if;
     if Rst = '1' then
       v.State     := StateInit;
       v.Broken    := '0';

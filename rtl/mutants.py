@@ -22,6 +22,8 @@ RANDOM = "bench:*depth=5,walks=7,*random*"
 STORE = "bench:*frames=100,*random*"
 TRACE = "bench:*tb_allocator*trace=small*"
 RUNS = "bench:*tb_allocator*trace=runs*"
+TWO = "bench:*tb_allocator*trace=two*"
+THREE = "bench:*tb_allocator*trace=three*"
 LARGE = "bench:*tb_allocator*what large allocations take*"
 CHANGED = "bench:*tb_allocator*somebody else has changed*"
 REFUSED = "bench:*tb_allocator*what is refused*"
@@ -1789,8 +1791,8 @@ MUTANTS = [
     Mutant(
         "a page of a run of the root is where the first one is",
         "alloc_touch.vhd",
-        "runWord(Rec, Within, InMemory_c, FrameBits_g)",
-        "runWord(Rec, to_unsigned(0, LeafBits_g), InMemory_c, FrameBits_g)",
+        "runWord(Rec, Within, FrameBits_g)",
+        "runWord(Rec, to_unsigned(0, LeafBits_g), FrameBits_g)",
         TRACE,
     ),
     Mutant(
@@ -2417,6 +2419,126 @@ MUTANTS = [
         "v.Rec.Writable := r.Word(WritableBit_c);",
         "v.Rec.Writable := r.Writable;",
         TRACE,
+    ),
+    # ---- several memories
+    Mutant(
+        "a large allocation's frames are of the tables' memory",
+        "allocator.vhd",
+        "v.Rec.Memory   := memoryOf(r.Word);",
+        "v.Rec.Memory   := OfTables_c;",
+        THREE,
+    ),
+    Mutant(
+        "the memory of a region is not kept",
+        "region_store.vhd",
+        "          Memories(to_integer(At)) <= Written.Memory;",
+        "          Memories(to_integer(At)) <= Empty_c.Memory;",
+        THREE,
+    ),
+    Mutant(
+        "a region's run goes back to the tables' memory",
+        "allocator.vhd",
+        "r.Rec.Memory when LargeReturns = '1' else memoryOf(WordsBase);",
+        "OfTables_c when LargeReturns = '1' else memoryOf(WordsBase);",
+        THREE,
+    ),
+    Mutant(
+        "frames for words are of the tables' memory",
+        "allocator.vhd",
+        "r.Rec.Memory when LargeReturns = '1' else memoryOf(WordsBase);",
+        "r.Rec.Memory when LargeReturns = '1' else OfTables_c;",
+        THREE,
+    ),
+    Mutant(
+        "tables take frames of the memory at hand",
+        "allocator.vhd",
+        "  StoreMemory <= OfTables_c when ForTables = '1' else SweepMemory",
+        "  StoreMemory <= memoryOf(r.Word) when ForTables = '1' else SweepMemory",
+        THREE,
+    ),
+    Mutant(
+        "how many frames are free is asked of the tables' memory",
+        "allocator.vhd",
+        "  FreeOf      <= r.Memory when r.State = StateMalloc else",
+        "  FreeOf      <= OfTables_c when r.State = StateMalloc else",
+        THREE,
+    ),
+    Mutant(
+        "a first touch asks whether the tables' memory has a frame",
+        "allocator.vhd",
+        "r.Rec.Memory when r.State = StateTouch else memoryOf(r.Word);",
+        "OfTables_c when r.State = StateTouch else memoryOf(r.Word);",
+        THREE,
+    ),
+    Mutant(
+        "a memory that there is not is taken for the first one",
+        "allocator.vhd",
+        "    return unsigned(memory) >= Memories_c;",
+        "    return false;",
+        THREE,
+    ),
+    Mutant(
+        "swept frames go back to the first memory",
+        "sweep_batch.vhd",
+        "          Frame_Memory <= Memory;",
+        "          Frame_Memory <= (others => '0');",
+        THREE,
+    ),
+    Mutant(
+        "swept frames go back to the memory of those behind",
+        "sweep_batch.vhd",
+        "        if Goes = '1' then\n          Frame_Memory <= Memory;\n        end if;",
+        "        Frame_Memory <= InMemory;",
+        THREE,
+    ),
+    Mutant(
+        "a page that was touched lately is in the first memory",
+        "alloc_touch.vhd",
+        "    InMemory <= Kept(InfoBits_c - 1 downto FrameBits_g + 1);",
+        "    InMemory <= (others => '0');",
+        THREE,
+    ),
+    Mutant(
+        "a frame of one memory is hinted at for another one",
+        "page_words.vhd",
+        "      elsif r.HintMemory /= Memory then",
+        "      elsif false then",
+        THREE,
+    ),
+    Mutant(
+        "a run that is split becomes one of the first memory",
+        "alloc_realloc.vhd",
+        "      Memory       => Rec.Memory,",
+        "      Memory       => (others => '0'),",
+        THREE,
+    ),
+    Mutant(
+        "frames that are promised in one memory are so in each",
+        "frame_stores.vhd",
+        "Promised when storeOf(Promised_Of) = i else (others => '0');",
+        "Promised;",
+        THREE,
+    ),
+    Mutant(
+        "the first frames of each memory are for tables",
+        "frame_stores.vhd",
+        "    Always      <= Fixed when isOfTables(i) else (others => '0');",
+        "    Always      <= Fixed;",
+        TWO,
+    ),
+    Mutant(
+        "few frames are free when few of the first memory are",
+        "frame_stores.vhd",
+        "  Few       <= Fews(storeOf(Few_Of));",
+        "  Few       <= Fews(0);",
+        THREE,
+    ),
+    Mutant(
+        "a memory is asked while another one has not answered",
+        "frame_stores.vhd",
+        "  IsFree     <= '1' when UnderWay = 0 or Asked = Now else '0';",
+        "  IsFree     <= '1';",
+        THREE,
     ),
     # ---- the access counters
     Mutant(

@@ -22,7 +22,9 @@ entity page_words is
     -- Of a page's number in the window, and in its region; of a frame's number.
     PageBits_g  : positive;
     LeafBits_g  : positive;
-    FrameBits_g : positive
+    FrameBits_g : positive;
+    -- Memories that frames may be of.
+    Memories_g  : positive
   );
   port (
     Clk          : in    std_logic;
@@ -104,6 +106,7 @@ architecture rtl of page_words is
     HintNext  : Region_t;
     GotFrame  : Frame_t;
     HintFrame : Frame_t;
+    HintMemory : std_logic_vector(MemoryBits_c - 1 downto 0);
     IsHinted  : std_logic;
     -- What is written: whether anything is, the place of the next word, words that are left.
     Running   : std_logic;
@@ -352,6 +355,13 @@ begin
     elsif r.HintPage(LeafBits_g) = '1' and r.Page = 0 and r.HintNext /= 0
       and r.HintNext = unsigned(First(PageBits_g - 1 downto LeafBits_g)) then
       v.IsHinted := r.HasHint;
+    end if;
+    if Memories_g > 1 then
+      if (Given = '1' and Given_Ok = '1') then
+        v.HintMemory := Memory;
+      elsif r.HintMemory /= Memory then
+        v.IsHinted := '0';
+      end if;
     end if;
 
     ----------------------------------------------------------------------------------------------

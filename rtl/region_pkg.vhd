@@ -21,8 +21,10 @@ package region_pkg is
     Used     : unsigned;
     Room     : unsigned;
     -- Of a large allocation: what the region has; if it is a run, Number is that of its first frame, in regions.
-    -- It is the first of the allocation, which has Room more, or the last one. The pages may be written.
+    -- It is the first of the allocation, which has Room more, or the last one. The pages may be written; their frames are
+    -- of that memory, which is kept beside the record.
     Part     : RegionPart_t;
+    Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
     IsFirst  : std_logic;
     IsLast   : std_logic;
     Writable : std_logic;
@@ -40,19 +42,10 @@ package region_pkg is
   function firstOfRun (rec : Region_Record_t; frame_bits : positive) return unsigned;
 
   -- The word of a page of a large allocation's region that nobody has touched, as if it were written.
-  function untouched (
-    rec    : Region_Record_t;
-    within : unsigned;
-    memory : std_logic_vector(MemoryBits_c - 1 downto 0)
-  ) return TableWord_t;
+  function untouched (rec : Region_Record_t; within : unsigned) return TableWord_t;
 
   -- That of a page of its run; the root's word is that of the first one, with the marks of the region.
-  function runWord (
-    rec        : Region_Record_t;
-    within     : unsigned;
-    memory     : std_logic_vector(MemoryBits_c - 1 downto 0);
-    frame_bits : positive
-  ) return TableWord_t;
+  function runWord (rec : Region_Record_t; within : unsigned; frame_bits : positive) return TableWord_t;
 
 end package;
 
@@ -79,6 +72,7 @@ package body region_pkg is
       Chunk(like.Chunk'range), Number(like.Number'range), Used(like.Used'range), Room(like.Room'range)
     );
   begin
+    rec.Memory   := like.Memory;
     rec.Room     := unsigned(Kept_c(UsedLow_c - 1 downto 0));
     rec.Used     := unsigned(Kept_c(TableLow_c - 1 downto UsedLow_c));
     rec.Number   := Kept_c(ChunkLow_c - 1 downto TableLow_c);
@@ -106,28 +100,19 @@ package body region_pkg is
     return resize(shift_left(resize(unsigned(rec.Number), frame_bits + LeafBits_c), LeafBits_c), frame_bits);
   end function;
 
-  function untouched (
-    rec    : Region_Record_t;
-    within : unsigned;
-    memory : std_logic_vector(MemoryBits_c - 1 downto 0)
-  ) return TableWord_t is
+  function untouched (rec : Region_Record_t; within : unsigned) return TableWord_t is
   begin
-    return marked(pageWord(unsigned'("0"), '1', rec.Writable, memory, 0),
+    return marked(pageWord(unsigned'("0"), '1', rec.Writable, rec.Memory, 0),
       rec.IsFirst = '1' and within = 0, rec.IsLast = '1' and resize(within, rec.Used'length) + 1 = rec.Used,
       to_unsigned(1, 2));
   end function;
 
-  function runWord (
-    rec        : Region_Record_t;
-    within     : unsigned;
-    memory     : std_logic_vector(MemoryBits_c - 1 downto 0);
-    frame_bits : positive
-  ) return TableWord_t is
+  function runWord (rec : Region_Record_t; within : unsigned; frame_bits : positive) return TableWord_t is
     constant LeafBits_c : positive := rec.Used'length - 1;
     constant Frame_c    : unsigned(frame_bits - 1 downto 0) :=
       firstOfRun(rec, frame_bits) or resize(within, frame_bits);
   begin
-    return marked(pageWord(Frame_c, '0', rec.Writable, memory, LeafBits_c), rec.IsFirst = '1', rec.IsLast = '1',
+    return marked(pageWord(Frame_c, '0', rec.Writable, rec.Memory, LeafBits_c), rec.IsFirst = '1', rec.IsLast = '1',
       to_unsigned(1, 2));
   end function;
 

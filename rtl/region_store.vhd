@@ -7,6 +7,7 @@ library ieee;
 library work;
   use work.alloc_pkg.all;
   use work.region_pkg.all;
+  use work.window_pkg.all;
 
 entity region_store is
   generic (
@@ -15,7 +16,10 @@ entity region_store is
     LeafBits_g   : positive;
     ChunkBits_g  : positive;
     NumberBits_g : positive;
-    RoomBits_g   : positive
+    RoomBits_g   : positive;
+    -- Memories, and the number of the only one.
+    Memories_g   : positive;
+    Memory_g     : natural
   );
   port (
     Clk      : in    std_logic;
@@ -52,6 +56,7 @@ architecture rtl of region_store is
     Used     => (others => '0'),
     Room     => (others => '0'),
     Part     => PartNothing_c,
+    Memory   => std_logic_vector(to_unsigned(Memory_g, MemoryBits_c)),
     IsFirst  => '0',
     IsLast   => '0',
     Writable => '0'
@@ -60,7 +65,12 @@ architecture rtl of region_store is
 
   type Records_t is array (0 to 2 ** IndexBits_g - 1) of std_logic_vector(RecordBits_c - 1 downto 0);
 
+  type Memories_t is array (0 to 2 ** IndexBits_g - 1) of std_logic_vector(MemoryBits_c - 1 downto 0);
+
   signal Records : Records_t;
+  -- The memories of large allocations.
+  signal Memories : Memories_t;
+  signal Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
   -- The record that is cleared next; the highest bit: all are.
   signal Clear   : unsigned(IndexBits_g downto 0);
   signal IsClear : std_logic;
@@ -76,7 +86,30 @@ begin
   Enable  <= Write or not IsClear;
   At      <= unsigned(Write_At) when IsClear = '1' else Clear(IndexBits_g - 1 downto 0);
   Word    <= toKept(Written) when IsClear = '1' else (others => '0');
-  Kept    <= toRecord(Read, Empty_c);
+
+  p_kept : process (all) is
+    variable rec_v : Record_t;
+  begin
+    rec_v        := toRecord(Read, Empty_c);
+    rec_v.Memory := Memory;
+    Kept         <= rec_v;
+  end process;
+
+  g_memories : if Memories_g > 1 generate
+
+    p_memories : process (Clk) is
+    begin
+      if rising_edge(Clk) then
+        if Write = '1' then
+          Memories(to_integer(At)) <= Written.Memory;
+        end if;
+        Memory <= Memories(to_integer(unsigned(Read_At)));
+      end if;
+    end process;
+
+  else generate
+    Memory <= Empty_c.Memory;
+  end generate;
 
   p_records : process (Clk) is
   begin

@@ -14,8 +14,7 @@ library work;
 entity split_run is
   generic (
     LeafBits_g  : positive;
-    FrameBits_g : positive;
-    Memory_g    : natural
+    FrameBits_g : positive
   );
   port (
     Clk          : in    std_logic;
@@ -23,10 +22,12 @@ entity split_run is
     -- All words of a region, whose first frame is that.
     Start        : in    std_logic;
     Frame        : in    std_logic_vector(FrameBits_g - 1 downto 0);
-    -- These stand until it is done: the last page that stays, whether the first one begins the allocation, its rights.
+    -- These stand until it is done: the last page that stays, whether the first one begins the allocation, its rights
+    -- and memory.
     Last         : in    std_logic_vector(LeafBits_g - 1 downto 0);
     Begins       : in    std_logic;
     Writable     : in    std_logic;
+    Memory       : in    std_logic_vector(MemoryBits_c - 1 downto 0);
     -- For one cycle: the last word is written, if not yet visible.
     Done         : out   std_logic;
     -- One word, or those of its beat, whose frames lie behind each other.
@@ -82,8 +83,7 @@ begin
   p_word : process (all) is
     variable word_v : TableWord_t;
   begin
-    word_v := pageWord(Base or resize(At, FrameBits_g), '0', Writable,
-                       std_logic_vector(to_unsigned(Memory_g, MemoryBits_c)), 0);
+    word_v := pageWord(Base or resize(At, FrameBits_g), '0', Writable, Memory, 0);
     word_v(SizeLow_c + LaneSizeBits_c - 1 downto SizeLow_c) := std_logic_vector(Size);
     Write_Word <= marked(word_v, Begins = '1' and At = 0, At = unsigned(Last), to_unsigned(1, 2));
   end process;

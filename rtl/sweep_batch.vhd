@@ -19,7 +19,10 @@ entity sweep_batch is
     LeafBits_g  : positive;
     FrameBits_g : positive;
     -- Words at once, at most.
-    Batch_g     : positive
+    Batch_g     : positive;
+    -- Memories, and the number of the only one.
+    Memories_g  : positive;
+    Memory_g    : natural
   );
   port (
     Clk         : in    std_logic;
@@ -49,10 +52,13 @@ entity sweep_batch is
     Data_Valid  : in    std_logic;
     Data        : in    Beat_t;
     Data_Failed : in    std_logic;
-    -- Frames come back, one by one where Few is 1: so few are free that each is remembered.
+    -- Frames come back, one by one where Few is 1: so few are free of the memory that is looked at that each is
+    -- remembered.
+    Few_Of      : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Few         : in    std_logic;
     Frame_Valid : out   std_logic;
     Frame_Ready : in    std_logic;
+    Frame_Memory : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Frame_Size  : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Frame_First : out   std_logic_vector(FrameBits_g - 1 downto 0);
     Given_Valid : in    std_logic
@@ -95,10 +101,19 @@ architecture rtl of sweep_batch is
 
   type Masks_t is array (0 to 2 ** RingBits_c - 1) of WordMask_t;
 
+  type Memories_t is array (0 to 2 ** RingBits_c - 1) of std_logic_vector(MemoryBits_c - 1 downto 0);
+
+  type InMemories_t is array (0 to BeatWords_c - 1) of std_logic_vector(MemoryBits_c - 1 downto 0);
+
   signal State     : State_t;
   signal Ring      : Ring_t;
   -- Words that are not 0.
   signal Masks     : Masks_t;
+  -- The memory of the beats' frames, where there are several: those of one beat are of one allocation.
+  signal Memories  : Memories_t;
+  signal InMemories : InMemories_t;
+  signal InMemory  : std_logic_vector(MemoryBits_c - 1 downto 0);
+  signal Memory    : std_logic_vector(MemoryBits_c - 1 downto 0);
   -- Of eight beats, whether they are a run of 64.
   signal Longs     : std_logic_vector(2 ** (RingBits_c - BeatShift_c) - 1 downto 0);
   signal Long      : std_logic;
@@ -226,6 +241,7 @@ begin
       for i in 0 to BeatWords_c - 1 loop
         word_v := Data(WordBits_c * (i + 1) - 1 downto WordBits_c * i);
         InFrames(i) <= unsigned(word_v(NumberLow_c + FrameBits_g - 1 downto NumberLow_c));
+        InMemories(i) <= word_v(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
         InWords(i)  <= or word_v;
         InHolds(i)  <= '0';
         if hasFrame(word_v) and Moved = '0' then
@@ -298,6 +314,37 @@ begin
       Long <= Longs(rowOf(NextAt));
     end if;
   end process;
+
+  g_memories : if Memories_g > 1 generate
+
+    p_memory : process (all) is
+    begin
+      InMemory <= (others => '0');
+      for i in InMemories'range loop
+        if InHolds(i) = '1' then
+          InMemory <= InMemories(i);
+        end if;
+      end loop;
+    end process;
+
+    p_memories : process (Clk) is
+    begin
+      if rising_edge(Clk) then
+        if InValid = '1' then
+          Memories(to_integer(Base + resize(InAt, RingBits_c))) <= InMemory;
+        end if;
+        Memory <= Memories(to_integer(NextAt));
+        if Goes = '1' then
+          Frame_Memory <= Memory;
+        end if;
+      end if;
+    end process;
+
+    Few_Of <= Memory;
+  else generate
+    Few_Of       <= std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+    Frame_Memory <= std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+  end generate;
 
   ------------------------------------------------------------------------------------------------
   -- One step after the other

@@ -80,6 +80,11 @@ ALLOCATORS = [
     ("none", 12, 7, 9, 12, 4096, 71, 0),
     ("none", 9, 3, 5, 7, 100, 3, 30),
 ]
+# The same with several memories: traces, with that of the tables and frames of the others.
+SEVERAL_MEMORIES = [
+    ("two", 9, 3, 5, 7, 100, 3, 30, 1, "70"),
+    ("three", 9, 3, 5, 7, 90, 5, 0, 0, "48,64"),
+]
 # Regions as large as they are on a card, and a memory for many of them.
 LARGE_REGIONS = ("none", 12, 1, 13, 12, 4096, 71, 0)
 LARGE_MEMORY = ("none", 12, 4, 13, 17, 1 << 17, 71, 0)
@@ -87,7 +92,8 @@ LARGE_MEMORY = ("none", 12, 4, 13, 17, 1 << 17, 71, 0)
 FOUR_REGIONS = ("none", 12, 4, 13, 16, (1 << 15) + 1024, 71, 0)
 SIXTEEN_REGIONS = ("none", 12, 5, 13, 18, (1 << 17) + 1024, 71, 0)
 ALLOCATOR_GENERICS = (
-    "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
+    "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g", "Memory_g",
+    "Others_g"
 )
 
 # Of the TLB of flexible length, the first that of the model's trace and of all tests: entries, bits of a page's
@@ -172,6 +178,8 @@ def main():
         if test.name.startswith("words of"):
             configure(test, ALLOCATOR_GENERICS, FOUR_REGIONS if "two" in test.name else SIXTEEN_REGIONS)
             continue
+        for shape in SEVERAL_MEMORIES if follows else []:
+            configure(test, ALLOCATOR_GENERICS, shape)
         for shape in ALLOCATORS:
             if follows == (shape[0] != "none") and (follows or timed == (shape[-1] == 0)):
                 configure(test, ALLOCATOR_GENERICS, shape)

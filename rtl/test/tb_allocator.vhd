@@ -31,6 +31,9 @@ entity tb_allocator is
     LeafBits_g  : positive := 5;
     FrameBits_g : positive := 7;
     Frames_g    : positive := 100;
+    -- Of the tables' memory: its number, and frames of the others.
+    Memory_g    : natural := 0;
+    Others_g    : string := "";
     Latency_g   : positive := 71;
     Stall_g     : natural := 0;
     Seed_g      : positive := 1
@@ -549,7 +552,7 @@ begin
             check_equal(unsigned(FoundFrame), to_integer(d_v), "frame, line " & to_string(count_v));
             check_equal(FoundWrites, e_v(0), "rights, line " & to_string(count_v));
             check_equal(unsigned(FoundSize), to_integer(e_v(12 downto 8)), "size, line " & to_string(count_v));
-            check_equal(unsigned(FoundMemory), 0, "memory, line " & to_string(count_v));
+            check_equal(unsigned(FoundMemory), to_integer(e_v(4 downto 1)), "memory, line " & to_string(count_v));
           end if;
         when 'k' =>
           number(a_v);
@@ -2065,7 +2068,9 @@ begin
       RootBits_g  => RootBits_g,
       LeafBits_g  => LeafBits_g,
       FrameBits_g => FrameBits_g,
-      Frames_g    => Frames_g
+      Frames_g    => Frames_g,
+      Memory_g    => Memory_g,
+      Others_g    => Others_g
     )
     port map (
       Clk            => Clk,

@@ -34,9 +34,36 @@ struct Walk {
     ticket: u64,
 }
 
-/// The traces: inputs that have all that has to be in them; bits of a page, words of the tables as powers of two, frames.
-const SHAPES: [(&str, u64, u32, [u32; 2], u32); 2] =
-    [("small", 33, 9, [3, 5], 100), ("runs", 13, 8, [3, 7], 450)];
+/// A trace: inputs that have all that has to be in it, how many, and the sizes of its card.
+#[derive(Clone, Copy)]
+struct Shape {
+    name: &'static str,
+    seed: u64,
+    steps: usize,
+    page_bits: u32,
+    /// Words of the tables, as powers of two.
+    levels: [u32; 2],
+    /// Frames of each memory, and that of the tables.
+    memories: &'static [u32],
+    tables: u8,
+}
+
+const SMALL: Shape = Shape {
+    name: "small",
+    seed: 33,
+    steps: STEPS,
+    page_bits: 9,
+    levels: [3, 5],
+    memories: &[100],
+    tables: 0,
+};
+
+const SHAPES: [Shape; 4] = [
+    SMALL,
+    Shape { name: "runs", seed: 13, page_bits: 8, levels: [3, 7], memories: &[450], ..SMALL },
+    Shape { name: "two", seed: 28, steps: 1200, memories: &[70, 100], tables: 1, ..SMALL },
+    Shape { name: "three", seed: 417, steps: 1200, memories: &[90, 48, 64], ..SMALL },
+];
 
 struct Tracer {
     allocator: Allocator,
@@ -58,18 +85,22 @@ struct Tracer {
     /// Large allocations that have got more pages: in the same regions, in more of them, elsewhere; small ones that
     /// became large; those that had to wait for the sweep.
     grown: [usize; 5],
+    /// Of each memory: allocations that it had frames for, and that it had too few for while another one had enough.
+    of_memory: Vec<[usize; 2]>,
     page_bytes: u64,
     window_bytes: u64,
     region_pages: u64,
 }
 
 impl Tracer {
-    fn new(page_bits: u32, levels: [u32; 2], frames: u32) -> Tracer {
+    fn new(shape: Shape) -> Tracer {
+        let Shape { page_bits, levels, tables, .. } = shape;
+        let memories = shape.memories.to_vec();
+        let of_memory = vec![[0; 2]; memories.len()];
         let geometry = WindowGeometry::new(page_bits, &levels, 20).unwrap();
         let window_bytes = 1 << geometry.window_bits();
         let base = 5 * window_bytes;
-        let memories = vec![frames];
-        let config = AllocatorConfig { geometry, base, memories, tables: 0, ready_tables: 2 };
+        let config = AllocatorConfig { geometry, base, memories, tables, ready_tables: 2 };
         let mut allocator = Allocator::new(&config).unwrap();
         let mut bus = TestBus::default();
         allocator.initialise(&mut bus).unwrap();
@@ -90,6 +121,7 @@ impl Tracer {
             large,
             cut,
             grown,
+            of_memory,
             page_bytes,
             window_bytes,
             region_pages,
@@ -143,6 +175,13 @@ impl Tracer {
         let flags = u64::from(writable) | u64::from(lazy) << 1;
         self.line('m', &[bytes, memory.into(), flags, status, address]);
         self.effects();
+        if let Some(of) = self.of_memory.get_mut(usize::from(memory)).filter(|_| !lazy) {
+            let pages = bytes.div_ceil(self.page_bytes);
+            let others = 0..self.allocator.config.memories.len() as u8;
+            let has_other = others.into_iter().any(|other| self.allocator.free_frames(other) > pages);
+            of[0] += usize::from(answer.is_ok());
+            of[1] += usize::from(answer == Err(AllocError::NoFrames) && has_other);
+        }
         if answer.is_ok() {
             let pages = bytes.div_ceil(self.page_bytes);
             self.live.push((address, pages));
@@ -287,7 +326,8 @@ impl Tracer {
         let status = found.err().map_or(0, |fault: WindowFault| fault as u64);
         let (frame, aspect) = found.map_or((0, 0), |mapping| {
             let writable = u64::from(mapping.rights == Rights::ReadWrite);
-            (mapping.frame, writable | u64::from(mapping.size) << 8)
+            let memory = u64::from(mapping.memory) << 1;
+            (mapping.frame, writable | memory | u64::from(mapping.size) << 8)
         });
         let place = place.unwrap_or(WALKS) as u64;
         self.line('t', &[page, u64::from(c % 2), status, frame.into(), aspect, place, beats]);
@@ -427,7 +467,8 @@ impl Tracer {
                 self.realloc(address, bytes, input);
             }
             _ if fills == (what < 230) => {
-                let memory = u8::from(a < 8);
+                let memories = self.of_memory.len() as u8;
+                let memory = if a < 8 { memories } else { a / 8 % memories };
                 self.malloc(self.some_bytes(b, c), memory, a % 4 != 0, a % 3 == 0);
             }
             _ => self.free(self.some_address(a, b, c), input),
@@ -439,10 +480,10 @@ fn status(answer: Result<u64, AllocError>) -> u64 {
     answer.err().map_or(0, |error| error as u64)
 }
 
-fn trace(seed: u64, page_bits: u32, levels: [u32; 2], frames: u32) -> Tracer {
-    let mut tracer = Tracer::new(page_bits, levels, frames);
+fn trace(shape: Shape) -> Tracer {
+    let mut tracer = Tracer::new(shape);
     let mut fills = true;
-    for input in inputs(seed, STEPS) {
+    for input in inputs(shape.seed, shape.steps) {
         let refused: u64 = tracer.allocator.counts().answers[4..6].iter().sum();
         tracer.go(input, fills);
         let is_full = tracer.allocator.counts().answers[4..6].iter().sum::<u64>() != refused;
@@ -455,25 +496,26 @@ fn trace(seed: u64, page_bits: u32, levels: [u32; 2], frames: u32) -> Tracer {
 /// be behind the window.
 #[test]
 fn a_realloc_within_a_large_allocation_cuts_nothing() {
-    for (_, _, page_bits, levels, frames) in SHAPES {
-        let mut tracer = Tracer::new(page_bits, levels, frames);
+    for shape in SHAPES {
+        let mut tracer = Tracer::new(shape);
         tracer.malloc(tracer.window_bytes, 0, true, true);
         let (address, _) = tracer.live[0];
         let last_page = address + tracer.window_bytes - tracer.page_bytes;
         tracer.realloc(last_page, 2 * tracer.page_bytes, [0; 4]);
         assert_eq!(tracer.allocator.counts().answers[AllocError::Inside as usize], 1);
         // Runs of before did so too, this seed's and one in a hundred.
-        trace(1500, page_bits, levels, frames);
+        trace(Shape { seed: 1500, ..shape });
     }
 }
 
 /// `FARSIDE_WRITE_TRACE=1` writes the files anew.
 #[test]
 fn the_bench_has_what_the_model_does() {
-    for (name, seed, page_bits, levels, frames) in SHAPES {
+    for shape in SHAPES {
+        let name = shape.name;
         let file = format!("../../rtl/test/allocator_{name}.trace");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let tracer = trace(seed, page_bits, levels, frames);
+        let tracer = trace(shape);
         if std::env::var_os("FARSIDE_WRITE_TRACE").is_some() {
             std::fs::write(&path, &tracer.text).unwrap();
         }
@@ -482,6 +524,9 @@ fn the_bench_has_what_the_model_does() {
         assert!(tracer.resized.into_iter().all(|done| done > 10), "{name}: {:?}", tracer.resized);
         assert!(tracer.large.into_iter().all(|done| done > 3), "{name}: {:?}", tracer.large);
         assert!(tracer.cut.into_iter().all(|done| done > 0), "{name}: {:?}", tracer.cut);
+        let of_memory = &tracer.of_memory;
+        let all_were_full = of_memory.len() == 1 || of_memory.iter().all(|of| of[1] > 0);
+        assert!(of_memory.iter().all(|of| of[0] > 10) && all_were_full, "{name}: {of_memory:?}");
         assert!(tracer.grown.into_iter().all(|done| done > 0), "{name}: {:?}", tracer.grown);
         assert!(tracer.reads.into_iter().all(|reads| reads > 10), "{name}: {:?}", tracer.reads);
         for refused in 1..8 {
