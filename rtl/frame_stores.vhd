@@ -1,7 +1,8 @@
 -- Which frames of a card's memories are in use: a frame_store for each of them, one of which is asked at a time.
 --
--- Frames are numbered within their memory, so a request names it, as whoever looks how many are free does. Answers come
--- in order: requests of another memory wait until those that are under way are answered.
+-- Frames are numbered within their memory, so a request names it, as whoever looks how many are free does. Answers are
+-- of the memory that was asked last: whoever asks another one has all answers of before. Nobody who asks needs more: an
+-- allocation has frames of one memory, and what is swept comes back before other pages are.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -52,8 +53,6 @@ end entity;
 architecture rtl of frame_stores is
 
   constant Memories_c : positive := memoriesOf(Others_g);
-  -- Requests that are under way at most: no more than whoever asks has on the way.
-  constant UnderWay_c : positive := 15;
 
   subtype Memory_t is natural range 0 to Memories_c - 1;
 
@@ -71,11 +70,9 @@ architecture rtl of frame_stores is
   signal Valids   : std_logic_vector(Memory_t);
   signal Oks      : std_logic_vector(Memory_t);
   signal Firsts   : Frames_t;
-  -- The memory whose answers come, requests that have none, and whether another one may be asked for.
-  signal Now      : Memory_t;
-  signal UnderWay : natural range 0 to UnderWay_c;
+  -- The memory that is asked, and the one whose answers come.
   signal Asked    : Memory_t;
-  signal IsFree   : std_logic;
+  signal Now      : Memory_t;
 
   -- The store of a memory's number. The only one has any number.
   function storeOf (memory : std_logic_vector(MemoryBits_c - 1 downto 0)) return Memory_t is
@@ -103,8 +100,7 @@ begin
   Few       <= Fews(storeOf(Few_Of));
 
   Asked      <= storeOf(Op_Memory);
-  IsFree     <= '1' when UnderWay = 0 or Asked = Now else '0';
-  Op_Ready   <= Readies(Asked) and IsFree;
+  Op_Ready   <= Readies(Asked);
   Resp_Valid <= Valids(Now);
   Resp_Ok    <= Oks(Now);
   Resp_First <= Firsts(Now);
@@ -112,28 +108,19 @@ begin
   g_several : if Memories_c > 1 generate
 
     p_now : process (Clk) is
-      variable under_v : natural range 0 to UnderWay_c;
     begin
       if rising_edge(Clk) then
-        under_v := UnderWay;
-        if Valids(Now) = '1' and UnderWay /= 0 then
-          under_v := under_v - 1;
-        end if;
-        if Op_Valid = '1' and Op_Ready = '1' then
-          under_v := under_v + 1;
+        if Op_Valid = '1' then
           Now <= Asked;
         end if;
-        UnderWay <= under_v;
         if Rst = '1' then
-          UnderWay <= 0;
-          Now      <= 0;
+          Now <= 0;
         end if;
       end if;
     end process;
 
   else generate
-    Now      <= 0;
-    UnderWay <= 0;
+    Now <= 0;
   end generate;
 
   g_stores : for i in Memory_t generate
@@ -142,7 +129,7 @@ begin
   begin
     Always      <= Fixed when isOfTables(i) else (others => '0');
     Promises(i) <= Promised when storeOf(Promised_Of) = i else (others => '0');
-    Asks(i)     <= Op_Valid and IsFree when Asked = i else '0';
+    Asks(i)     <= Op_Valid when Asked = i else '0';
 
     p_few : process (Clk) is
     begin

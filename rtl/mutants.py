@@ -24,6 +24,7 @@ TRACE = "bench:*tb_allocator*trace=small*"
 RUNS = "bench:*tb_allocator*trace=runs*"
 TWO = "bench:*tb_allocator*trace=two*"
 THREE = "bench:*tb_allocator*trace=three*"
+FULL = "bench:*tb_allocator*memories are full by themselves*"
 LARGE = "bench:*tb_allocator*what large allocations take*"
 CHANGED = "bench:*tb_allocator*somebody else has changed*"
 REFUSED = "bench:*tb_allocator*what is refused*"
@@ -2468,7 +2469,7 @@ MUTANTS = [
         "allocator.vhd",
         "r.Rec.Memory when r.State = StateTouch else memoryOf(r.Word);",
         "OfTables_c when r.State = StateTouch else memoryOf(r.Word);",
-        THREE,
+        FULL,
     ),
     Mutant(
         "a memory that there is not is taken for the first one",
@@ -2517,7 +2518,7 @@ MUTANTS = [
         "frame_stores.vhd",
         "Promised when storeOf(Promised_Of) = i else (others => '0');",
         "Promised;",
-        THREE,
+        FULL,
     ),
     Mutant(
         "the first frames of each memory are for tables",
@@ -2531,13 +2532,13 @@ MUTANTS = [
         "frame_stores.vhd",
         "  Few       <= Fews(storeOf(Few_Of));",
         "  Few       <= Fews(0);",
-        THREE,
+        FULL,
     ),
     Mutant(
-        "a memory is asked while another one has not answered",
+        "the first memory answers for each",
         "frame_stores.vhd",
-        "  IsFree     <= '1' when UnderWay = 0 or Asked = Now else '0';",
-        "  IsFree     <= '1';",
+        "          Now <= Asked;",
+        "          Now <= 0;",
         THREE,
     ),
     # ---- the access counters

@@ -357,7 +357,7 @@ begin
       v.IsHinted := r.HasHint;
     end if;
     if Memories_g > 1 then
-      if (Given = '1' and Given_Ok = '1') then
+      if Given = '1' and Given_Ok = '1' then
         v.HintMemory := Memory;
       elsif r.HintMemory /= Memory then
         v.IsHinted := '0';

@@ -21,8 +21,8 @@ package region_pkg is
     Used     : unsigned;
     Room     : unsigned;
     -- Of a large allocation: what the region has; if it is a run, Number is that of its first frame, in regions.
-    -- It is the first of the allocation, which has Room more, or the last one. The pages may be written; their frames are
-    -- of that memory, which is kept beside the record.
+    -- It is the first of the allocation, which has Room more, or the last one. The pages may be written; their frames
+    -- are of that memory, which is kept beside the record.
     Part     : RegionPart_t;
     Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
     IsFirst  : std_logic;

@@ -85,6 +85,8 @@ SEVERAL_MEMORIES = [
     ("two", 9, 3, 5, 7, 100, 3, 30, 1, "70"),
     ("three", 9, 3, 5, 7, 90, 5, 0, 0, "48,64"),
 ]
+# And for what follows no trace.
+FULL_MEMORIES = ("none", 9, 3, 5, 7, 40, 3, 30, 1, "48,96")
 # Regions as large as they are on a card, and a memory for many of them.
 LARGE_REGIONS = ("none", 12, 1, 13, 12, 4096, 71, 0)
 LARGE_MEMORY = ("none", 12, 4, 13, 17, 1 << 17, 71, 0)
@@ -170,6 +172,9 @@ def main():
     for test in lib.test_bench("tb_allocator").get_tests():
         if test.name.startswith("a space that is nearly full"):
             configure(test, ALLOCATOR_GENERICS, LARGE_REGIONS)
+            continue
+        if test.name.startswith("memories are full"):
+            configure(test, ALLOCATOR_GENERICS, FULL_MEMORIES)
             continue
         if test.name.startswith("large allocations"):
             configure(test, ALLOCATOR_GENERICS, LARGE_MEMORY)

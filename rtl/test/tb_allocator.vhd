@@ -183,6 +183,32 @@ begin
     end if;
   end process;
 
+  -- Who asks for frames has all answers of another memory.
+  p_asks : process (Clk) is
+    alias Valid_a is << signal .tb_allocator.i_allocator.StoreValid : std_logic >>;
+    alias Ready_a is << signal .tb_allocator.i_allocator.FrameReady : std_logic >>;
+    alias Memory_a is << signal .tb_allocator.i_allocator.StoreMemory : std_logic_vector(3 downto 0) >>;
+    alias Given_a is << signal .tb_allocator.i_allocator.GivenValid : std_logic >>;
+    variable under_way_v : natural := 0;
+    variable memory_v    : std_logic_vector(3 downto 0);
+  begin
+    if rising_edge(Clk) then
+      if Given_a = '1' and under_way_v /= 0 then
+        under_way_v := under_way_v - 1;
+      end if;
+      if Valid_a = '1' then
+        check(under_way_v = 0 or Memory_a = memory_v, "a memory is asked before another one has answered");
+      end if;
+      if Valid_a = '1' and Ready_a = '1' then
+        under_way_v := under_way_v + 1;
+        memory_v    := Memory_a;
+      end if;
+      if Rst = '1' then
+        under_way_v := 0;
+      end if;
+    end if;
+  end process;
+
   -- Root and translators.
   p_others : process is
     variable seed1_v : positive := Seed_g;
@@ -609,9 +635,9 @@ begin
     end procedure;
 
     -- A malloc of so many pages, and a free; how long it took.
-    procedure malloc (pages : positive; lazy : std_logic) is
+    procedure malloc (pages : positive; lazy : std_logic; memory : natural := 0) is
     begin
-      command(AllocMalloc_c, shift_left(to_unsigned(pages, 64), PageBits_g), (AddrBits_c - 1 downto 0 => '0'), 0,
+      command(AllocMalloc_c, shift_left(to_unsigned(pages, 64), PageBits_g), (AddrBits_c - 1 downto 0 => '0'), memory,
         lazy & '1');
       answer(status_v, addr_v);
       cycles_v := Now - start_v;
@@ -1558,6 +1584,135 @@ begin
       settleDown;
     end procedure;
 
+    -- A page is touched for the first time, and gets a frame of its allocation's memory, or is told why not.
+    procedure touchIn (memory : natural; page : natural; what : string; status : Status_t := StatusOk_c) is
+    begin
+      touch(page, '1');
+      check_equal(FoundStatus, status, what);
+      if status = StatusOk_c then
+        check_equal(unsigned(FoundMemory), memory, what & ": its memory");
+      end if;
+    end procedure;
+
+    -- One memory is full after the other: it refuses, and those that are not go on. Tables are in the second one.
+    procedure memoriesFill is
+      variable full_v  : std_logic_vector(AddrBits_c - 1 downto 0);
+      variable none_v  : natural;
+      variable large_v : natural;
+      variable grows_v : std_logic_vector(AddrBits_c - 1 downto 0);
+    begin
+      rest(2);
+      malloc(48, '0', 0);
+      check_equal(status_v, AllocOk_c, "all of the first one");
+      full_v := addr_v;
+      malloc(1, '1', 0);
+      none_v := pageOf(addr_v);
+      malloc(1, '0', 2);
+      check_equal(status_v, AllocOk_c, "a page of the third one");
+      grows_v := addr_v;
+      touchIn(2, pageOf(grows_v), "a page of the third one");
+      malloc(96, '1', 2);
+      large_v := pageOf(addr_v);
+      check_equal(status_v, AllocOk_c, "as many pages as it has frames, which they get later");
+      Tables.accept_all;
+      malloc(1, '0', 0);
+      refused("a page of a full memory", AllocNoFrames_c, 1);
+      malloc(96, '0', 2);
+      refused("more pages than the third one has", AllocNoFrames_c, 2);
+      malloc(1, '0', 3);
+      refused("a fourth memory", AllocUnknownMemory_c, 1);
+      malloc(1, '1', 15);
+      refused("a memory of the largest number", AllocUnknownMemory_c, 2);
+      touchIn(0, none_v, "a first touch of a full memory", StatusNoFrame_c);
+      touchIn(2, large_v, "one of the third one, and a table");
+      -- Now those of the tables; then a page of them comes back, of which two tables are made.
+      loop
+        malloc(1, '0', 1);
+        exit when unsigned(status_v) /= 0;
+        first_v := addr_v;
+      end loop;
+      check_equal(status_v, AllocNoFrames_c, "until the second one is full too");
+      free(first_v);
+      settleDown;
+      malloc(1, '0', 1);
+      check_equal(status_v, AllocNoFrames_c, "its last frame is for tables");
+      touchIn(2, large_v + 32, "the third one has frames, and a table is ready");
+      touchIn(2, large_v + 64, "another one");
+      realloc(grows_v, 2, '0');
+      check_equal(status_v, AllocOk_c, "a page more in place, of the memory that its allocation has");
+      touchIn(2, pageOf(addr_v) + 1, "the page that it got");
+      malloc(32, '1', 2);
+      check_equal(status_v, AllocOk_c, "a region more, whose pages have no words yet");
+      touchIn(2, pageOf(addr_v), "no table is to be had", StatusNoFrame_c);
+      -- Those that come back do so to their memory.
+      free(full_v);
+      settleDown;
+      touchIn(0, none_v, "the first one has frames again");
+      malloc(1, '0', 1);
+      check_equal(status_v, AllocNoFrames_c, "the second one has none");
+    end procedure;
+
+    -- Frames of one memory are promised: the others' are not.
+    procedure promisesAreOfOne is
+      variable one_v   : natural;
+      variable other_v : natural;
+    begin
+      malloc(1, '1', 0);
+      other_v := pageOf(addr_v);
+      malloc(1, '1', 2);
+      one_v := pageOf(addr_v);
+      malloc(12, '0', 2);
+      malloc(64, '0', 2);
+      first_v := addr_v;
+      settleDown;
+      -- In its way.
+      malloc(32, '1', 2);
+      -- The first one has fewer frames than will be promised.
+      malloc(30, '0', 0);
+      check_equal(status_v, AllocOk_c, "pages of the first one");
+      Allowed <= Done;
+      command(AllocRealloc_c, shift_left(to_unsigned(64 + 20, 64), PageBits_g), first_v, 0, "00");
+      for i in 1 to 300 loop
+        tick;
+      end loop;
+      touchIn(2, one_v, "a frame that is promised", StatusNoFrame_c);
+      touchIn(0, other_v, "one of another memory");
+      Allowed <= 1000000;
+      answer(status_v, addr_v);
+      check_equal(status_v, AllocOk_c, "a realloc");
+      check(addr_v /= first_v, "elsewhere");
+      touchIn(2, one_v, "there is none any more", StatusNoFrame_c);
+      touchIn(2, pageOf(addr_v) + 83, "the last page");
+    end procedure;
+
+    -- Few frames are free of one memory, and many of the others: those that come back to it are given first, in their
+    -- order.
+    procedure fewAreOfOne is
+      variable last_v : std_logic_vector(AddrBits_c - 1 downto 0);
+      variable lazy_v : natural;
+      variable back_v : natural;
+    begin
+      malloc(1, '0', 2);
+      last_v := addr_v;
+      malloc(8, '0', 2);
+      first_v := addr_v;
+      back_v := to_integer(unsigned(Tables.read(wordOf(pageOf(addr_v)))(63 downto NumberLow_c)));
+      malloc(9, '1', 2);
+      lazy_v := pageOf(addr_v);
+      malloc(96 - 9, '0', 2);
+      check_equal(status_v, AllocOk_c, "all of the third one");
+      free(first_v);
+      settleDown;
+      for i in 0 to 3 loop
+        touchIn(2, lazy_v + 2 * i, "a frame of those that came back");
+        check_equal(unsigned(FoundFrame), back_v + i, "the next one");
+      end loop;
+      free(last_v);
+      settleDown;
+      touchIn(2, lazy_v + 8, "a frame");
+      check_equal(unsigned(FoundFrame), back_v + 4, "of those that came back first");
+    end procedure;
+
     -- Somebody writes into the first word of an allocation that it has so many pages behind that one.
     procedure claims (page : natural; more : natural) is
       variable word_v : std_logic_vector(63 downto 0) := Tables.read(wordOf(page));
@@ -1873,6 +2028,13 @@ begin
         roomIsCounted;
         reset;
         sweptInARow;
+
+      elsif run("memories are full by themselves") then
+        memoriesFill;
+        reset;
+        promisesAreOfOne;
+        reset;
+        fewAreOfOne;
 
       elsif run("requesters are served in turn") then
         malloc(1, '1');

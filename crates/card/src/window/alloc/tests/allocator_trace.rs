@@ -178,7 +178,8 @@ impl Tracer {
         if let Some(of) = self.of_memory.get_mut(usize::from(memory)).filter(|_| !lazy) {
             let pages = bytes.div_ceil(self.page_bytes);
             let others = 0..self.allocator.config.memories.len() as u8;
-            let has_other = others.into_iter().any(|other| self.allocator.free_frames(other) > pages);
+            let has_other =
+                others.into_iter().any(|other| self.allocator.free_frames(other) > pages);
             of[0] += usize::from(answer.is_ok());
             of[1] += usize::from(answer == Err(AllocError::NoFrames) && has_other);
         }
