@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use farside_softcard::{CardBuffer, WindowError};
 
-use crate::columns::ColumnType;
+use crate::ColumnType;
 
 /// Rows may be null.
 const NULLABLE: i64 = 2;
@@ -253,6 +253,12 @@ impl ArrowSchema {
     /// The type of a column.
     pub fn of<T: ColumnType + ?Sized>(name: &str) -> ArrowSchema {
         ArrowSchema::new(T::FORMAT, name, Vec::new())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn format(&self) -> &str {
+        // SAFETY: a text of C's that is there as long as the schema is, which was not released.
+        unsafe { std::ffi::CStr::from_ptr(self.format) }.to_str().unwrap()
     }
 
     /// A type by its format, with a name and those of its children.

@@ -8,38 +8,7 @@ use farside_softcard::{CardBuffer, ColumnParts, Made, MadeColumn, WindowError};
 use farside_types::{CardId, VirtAddr};
 
 use crate::arrow::{self, ArrowArray, ArrowSchema, Owner, Part};
-use crate::{Error, Space};
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// What the rows of a column are: integers, floats, or texts (`str`).
-pub trait ColumnType: sealed::Sealed {
-    /// Its name in Arrow's C data interface.
-    const FORMAT: &'static str;
-    /// Bytes of a value; 0: texts, with offsets.
-    const ELEMENT: usize;
-}
-
-macro_rules! column_types {
-    ($($of:ty: $format:literal, $element:expr;)*) => {$(
-        impl sealed::Sealed for $of {}
-        impl ColumnType for $of {
-            const FORMAT: &'static str = $format;
-            const ELEMENT: usize = $element;
-        }
-    )*};
-}
-
-column_types! {
-    i8: "c", 1; u8: "C", 1;
-    i16: "s", 2; u16: "S", 2;
-    i32: "i", 4; u32: "I", 4;
-    i64: "l", 8; u64: "L", 8;
-    f32: "f", 4; f64: "g", 8;
-    str: "u", 0;
-}
+use crate::{ColumnType, Error, Space};
 
 /// A column in a card's own memory that a kernel has built ([`crate::ColumnBuilder`], [`crate::TextBuilder`]). Freed when
 /// dropped.
@@ -216,6 +185,7 @@ mod tests {
     use farside_softcard::{ColumnBuilder, KernelContext, KernelError, TextBuilder};
 
     use super::*;
+    use crate::{Date32, Elapsed, Milliseconds, Seconds, Timestamp};
 
     const OWN: u64 = 4 << 20;
 
@@ -228,6 +198,25 @@ mod tests {
 
     fn space() -> Space {
         Space::builder().cards(1).card_window(OWN).address_space(16 << 20).build().unwrap()
+    }
+
+    #[test]
+    fn days_and_times_are_built_of_the_integers_that_they_are() {
+        let space = space();
+        let (days, times) = run(&space, |k| {
+            let (mut days, mut times) = (ColumnBuilder::<i32>::new(), ColumnBuilder::new());
+            days.extend_nullable(k, &[Some(20_000), None])?;
+            times.extend(k, &[Timestamp::<Milliseconds>::new(1_728_000_000_000)])?;
+            Ok((days.finish(k)?, times.finish(k)?))
+        })
+        .unwrap();
+        let days: CardColumn<Date32> = CardColumn::of(days).unwrap();
+        assert_eq!(days.values().unwrap()[0], Date32(20_000));
+        let (days, schema) = days.into_arrow("day").unwrap();
+        assert_eq!((days.len(), schema.format()), (2, "tdD"));
+        let times: CardColumn<Elapsed<Seconds>> = CardColumn::of(times).unwrap();
+        let (_, schema) = times.into_arrow("time").unwrap();
+        assert_eq!(schema.format(), "tDs", "units are the program's to know");
     }
 
     #[test]
@@ -250,7 +239,8 @@ mod tests {
         assert_eq!(numbers.values().unwrap()[4990..4995], [998, -998, 998, 0, 998 * 998]);
         let bits = numbers.validity().unwrap().unwrap();
         assert!((0..5000).all(|row| (bits[row / 8] >> (row % 8) & 1 == 0) == (row % 5 == 3)));
-        drop(numbers);
+        let parts = numbers.into_parts();
+        assert!(CardColumn::<Date32>::of(parts).is_err(), "twice as wide");
         let texts = run(&space, |k| {
             let mut texts = TextBuilder::new();
             texts.extend_nullable(k, &[Some("a"), None, Some("zwölf")])?;

@@ -51,6 +51,7 @@ pub mod arrow;
 mod buffer;
 mod call;
 mod cards;
+mod column_types;
 mod columns;
 mod error;
 mod events;
@@ -72,7 +73,11 @@ pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
-pub use columns::{CardColumn, ColumnType};
+pub use column_types::{
+    ColumnType, Date32, Elapsed, Microseconds, Milliseconds, Nanoseconds, Seconds, TimeUnit,
+    Timestamp,
+};
+pub use columns::CardColumn;
 pub use error::Error;
 pub use events::EVENTS_VARIABLE;
 #[cfg(feature = "events")]

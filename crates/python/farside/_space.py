@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import datetime
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -212,11 +213,12 @@ class Space:
             return np.frombuffer(memory.copied(), kind)
         return np.asarray(_Bytes(memory)).view(kind)
 
-    def take_over_column(self, card: int, made: Any, kind: npt.DTypeLike | type[str]) -> Column:
+    def take_over_column(self, card: int, made: Any, kind: npt.DTypeLike | type[str] | type[datetime.date]) -> Column:
         """A column of Arrow that a kernel in C has built in its card's own memory (`farside_finish_column`).
 
         `made` is what the kernel has written, an element of an array of `MADE_COLUMN`; `kind` is `str` for texts, else
-        the type of the values, an integer or a float. pyarrow, polars and pandas take the column by
+        the type of the values: an integer, a float, `datetime64` or `timedelta64` of s, ms, us or ns (64 bits in the
+        kernel), or `datetime.date` (32 bits: days since 1970). pyarrow, polars and pandas take the column by
         `__arrow_c_array__`, without a copy, and it lives as long as their arrays. Copied is only what lies in more
         pieces than can be mapped, and of a card in another process texts, and which rows are valid.
 
@@ -382,6 +384,8 @@ def _format(kind: Any) -> str:
     """The name of a type in Arrow's C data interface."""
     if kind is str:
         return "u"
+    if kind is datetime.date:
+        return "tdD"
     dtype = np.dtype(kind)
     found = {
         "i1": "c",
@@ -395,9 +399,15 @@ def _format(kind: Any) -> str:
         "f4": "f",
         "f8": "g",
     }
+    for unit in ("s", "ms", "us", "ns"):
+        found[f"M8[{unit}]"] = f"ts{unit[0]}:"
+        found[f"m8[{unit}]"] = f"tD{unit[0]}"
     format = found.get(dtype.str[1:]) if dtype.isnative else None
     if format is None:
-        raise TypeError(f"there are no columns of {dtype}; their rows are integers, floats of 4 or 8 bytes, or str")
+        raise TypeError(
+            f"there are no columns of {dtype}; their rows are integers, floats of 4 or 8 bytes, "
+            "datetime64 and timedelta64 of s, ms, us or ns, datetime.date, or str"
+        )
     return format
 
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use farside::arrow::{self, ArrowArray, ArrowSchema, Owner, Part};
 use farside::foreign::Allocation;
-use farside::{CardBuffer, CardColumn, CardId, ColumnType, MadeColumn};
+use farside::{
+    CardBuffer, CardColumn, CardId, ColumnType, Date32, Elapsed, MadeColumn, Microseconds,
+    Milliseconds, Nanoseconds, Seconds, Timestamp,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -93,7 +96,28 @@ impl Column {
                 }
             };
         }
-        of_format!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, str)
+        of_format!(
+            i8,
+            u8,
+            i16,
+            u16,
+            i32,
+            u32,
+            i64,
+            u64,
+            f32,
+            f64,
+            str,
+            Date32,
+            Timestamp<Seconds>,
+            Timestamp<Milliseconds>,
+            Timestamp<Microseconds>,
+            Timestamp<Nanoseconds>,
+            Elapsed<Seconds>,
+            Elapsed<Milliseconds>,
+            Elapsed<Microseconds>,
+            Elapsed<Nanoseconds>
+        )
     }
 }
 

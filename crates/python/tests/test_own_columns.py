@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,17 @@ def test_a_table_of_such_columns_for_polars_and_pandas(own: farside.Space) -> No
     assert batch.to_pandas()["n"].isna().sum() == 100
     assert polars.from_arrow(batch)["t"].to_list() == batch["t"].to_pylist()
     assert polars.Series(named["n"]).to_list() == expected(1000, 10, 0)
+
+
+def test_days_are_the_integers_that_a_kernel_has_built(own: farside.Space) -> None:
+    made = columns(own, 100, 7)
+    with pytest.raises(farside.FarsideError, match="fewer bytes"):
+        own.take_over_column(0, made[0], "datetime64[us]")
+    days = pa.array(own.take_over_column(0, made[0], datetime.date))
+    days.validate(full=True)
+    assert days.type == pa.date32()
+    assert days[99].as_py() == datetime.date(1969, 9, 24)
+    assert days.null_count == 15
 
 
 def test_it_lives_as_long_as_arrays_of_it_and_kernels(own: farside.Space) -> None:

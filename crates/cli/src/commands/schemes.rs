@@ -220,7 +220,7 @@ mod tests {
         assert!(listed.contains("\n    threshold=4 "), "{listed}");
         let words = listed.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("decided anew (1 to 65535) cache=on"), "{listed}");
-        assert!(listed.ends_with("as-shipped\n"), "{listed}");
+        assert!(listed.ends_with("managed-h100\n"), "{listed}");
         let json = serde_json::to_value(json(scheme::all())).unwrap();
         let grit = json["schemes"].as_array().unwrap().iter().find(|it| it["name"] == "grit");
         let threshold = &grit.unwrap()["parameters"][0];

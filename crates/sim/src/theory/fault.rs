@@ -56,15 +56,28 @@ impl Parts<'_> {
             .ns("command.page_ns", command.page_ns)
     }
 
+    /// The driver's own part of a migration, before its first command.
+    fn decided(&self) -> Sum {
+        Sum::default().ns("host.migration_ns", self.0.host.migration_ns)
+    }
+
     /// A migration from the host.
     fn migrated_from_host(&self) -> Sum {
         let pcie = self.copied("link.pcie_gb_per_s", self.0.link.pcie_gb_per_s);
-        self.reported().plus(self.host_unmapped()).plus(pcie).plus(self.mapped())
+        self.reported()
+            .plus(self.decided())
+            .plus(self.host_unmapped())
+            .plus(pcie)
+            .plus(self.mapped())
     }
 
     fn migrated_from_gpu(&self) -> Sum {
         let nvlink = self.copied("link.nvlink_gb_per_s", self.0.link.nvlink_gb_per_s);
-        self.reported().plus(self.gpu_unmapped()).plus(nvlink).plus(self.mapped())
+        self.reported()
+            .plus(self.decided())
+            .plus(self.gpu_unmapped())
+            .plus(nvlink)
+            .plus(self.mapped())
     }
 }
 
