@@ -30,6 +30,7 @@ impl OpenRequest {
     pub(crate) fn range(&self) -> Option<PageRange> {
         match self.request {
             Request::Migrate { range, .. }
+            | Request::Recall { range }
             | Request::Prefetch { range, .. }
             | Request::Advise { range, .. }
             | Request::Pin { range, .. }

@@ -4,7 +4,7 @@
 use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::time::Duration;
 
-use farside::{Adopted, KernelContext, KernelError, Space, Write, WriteSpan, WriteView};
+use farside::{Adopted, Error, KernelContext, KernelError, Space, Write, WriteSpan, WriteView};
 use harness::live::within;
 use harness::{Prng, seeds};
 
@@ -82,7 +82,7 @@ impl Piece {
     fn is_gone(&mut self) {
         if let Some(shared) = self.shared.take() {
             // What is there cannot be shown any more.
-            let gone = shared.release().map(|_| "given back").unwrap_err();
+            let gone = Error::from(shared.release().map(|_| "given back").unwrap_err());
             assert!(gone.to_string().contains("moved or unmapped"), "{gone}");
         }
     }

@@ -139,7 +139,7 @@ fn what_is_unmapped_leaves_and_the_rest_comes_home() {
                 assert!(Instant::now() < end, "it stays");
                 std::thread::yield_now();
             }
-            let gone = data.release().map(|_| "given back").unwrap_err();
+            let gone = Error::from(data.release().map(|_| "given back").unwrap_err());
             let expected =
                 matches!(gone, Error::Live(LiveError::Adopt(AdoptError::NotAdopted { .. })));
             assert!(expected, "{gone}");
@@ -239,7 +239,7 @@ fn what_is_moved_by_mremap_comes_home_at_its_new_place() {
             assert!(moved[had..].iter().all(|&word| word == 0), "what was added is fresh");
             is_numbered(&data[..2 * PAGE], 0);
             moved.fill(5);
-            let gone = data.release().map(|_| "given back").unwrap_err();
+            let gone = Error::from(data.release().map(|_| "given back").unwrap_err());
             assert!(gone.to_string().contains("moved or unmapped"), "{gone}");
             assert!(moved.iter().all(|&word| word == 5));
             assert!(stranger.iter().all(|&word| word == 9));
@@ -337,7 +337,7 @@ fn what_takes_the_place_of_adopted_memory_is_adopted_at_once_and_the_former_hand
             number(fresh);
             let mut new = space.adopt(fresh, "new").unwrap();
             space.kernel("add").run(Write(&mut new), add_one).unwrap();
-            let gone = old.release().map(|_| "given back").unwrap_err();
+            let gone = Error::from(old.release().map(|_| "given back").unwrap_err());
             let expected =
                 matches!(gone, Error::Live(LiveError::Adopt(AdoptError::NotAdopted { .. })));
             assert!(expected, "{gone}");
@@ -712,7 +712,7 @@ fn what_is_lost_with_a_card_is_told_and_the_rest_is_whole() {
         space.fail_card(CardId(0)).unwrap();
         let parts = space.locate(&data).unwrap();
         assert!(parts.iter().any(|part| part.state == PageState::Lost), "{parts:?}");
-        let lost = data.release().map(|_| "given back").unwrap_err();
+        let lost = Error::from(data.release().map(|_| "given back").unwrap_err());
         let told = matches!(lost, Error::Live(LiveError::Adopt(AdoptError::Lost { pages: 2, .. })));
         assert!(told, "{lost}");
         // SAFETY: the guard is gone.

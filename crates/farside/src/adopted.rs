@@ -1,5 +1,6 @@
 //! Memory that the program had before the space.
 
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -7,13 +8,12 @@ use bytemuck::Pod;
 use farside_live::Lent;
 use farside_types::VirtAddr;
 
-use crate::{Error, Space};
+use crate::{AdoptError, Error, LiveError, Space};
 
 /// Memory of the program's own that is shared with the cards while this lives: see [`Space::adopt`].
 ///
 /// It is used like the slice that it was made of. When it is dropped, all of it is at home, and ordinary memory
 /// again.
-#[derive(Debug)]
 pub struct Adopted<'a, T> {
     space: Space,
     memory: &'a mut [T],
@@ -25,18 +25,35 @@ impl<'a, T> Adopted<'a, T> {
     /// use it fail. It is what dropping does, and says whether it was done.
     ///
     /// # Errors
-    /// [`AdoptError::Lost`](crate::AdoptError::Lost): bytes of it were lost with a card, and are zeros;
-    /// [`AdoptError::NotAdopted`](crate::AdoptError::NotAdopted): it was given back before, because the program has
-    /// moved or unmapped some of it. All others: it is adopted still, for good, and works as before.
-    pub fn release(self) -> Result<&'a mut [T], Error> {
+    /// [`AdoptError::Lost`]: bytes of it were lost with a card, and are zeros; [`AdoptError::NotAdopted`]: it was given
+    /// back before, because the program has moved or unmapped some of it. All others: it is adopted still, works as before,
+    /// and is in the error, to be tried again ([`NotReleased::into_guard`]).
+    pub fn release(self) -> Result<&'a mut [T], NotReleased<'a, T>> {
+        match self.space.runtime().disown(&self.lent) {
+            Ok(()) => Ok(self.into_memory()),
+            Err(error) => {
+                let guard = if is_over(&error) {
+                    let _ = self.into_memory();
+                    None
+                } else {
+                    Some(Box::new(self))
+                };
+                Err(NotReleased { error: error.into(), guard })
+            }
+        }
+    }
+
+    /// The memory, which is nobody else's any more.
+    fn into_memory(self) -> &'a mut [T] {
         let mut this = ManuallyDrop::new(self);
-        let given_back = this.give_back();
-        // SAFETY: `this` is not used again: what it owns is taken out of it once.
-        let (space, memory, lent) = unsafe {
-            (std::ptr::read(&this.space), std::ptr::read(&this.memory), std::ptr::read(&this.lent))
-        };
-        drop((space, lent));
-        given_back.map(|()| memory)
+        let memory: *mut [T] = &mut *this.memory;
+        // SAFETY: `this` is not used again, so what it owns is dropped here once.
+        unsafe {
+            std::ptr::drop_in_place(&mut this.space);
+            std::ptr::drop_in_place(&mut this.lent);
+        }
+        // SAFETY: it was lent for `'a`, and the guard that had it is gone.
+        unsafe { &mut *memory }
     }
 
     /// Address of the first value.
@@ -48,9 +65,60 @@ impl<'a, T> Adopted<'a, T> {
     pub fn space(&self) -> &Space {
         &self.space
     }
+}
 
-    fn give_back(&mut self) -> Result<(), Error> {
-        Ok(self.space.runtime().disown(&self.lent)?)
+/// Whether there is nothing left to give back.
+pub(crate) fn is_over(error: &LiveError) -> bool {
+    matches!(error, LiveError::Adopt(AdoptError::Lost { .. } | AdoptError::NotAdopted { .. }))
+}
+
+/// Memory was not given back, or not whole: see [`Adopted::release`].
+pub struct NotReleased<'a, T> {
+    error: Error,
+    guard: Option<Box<Adopted<'a, T>>>,
+}
+
+impl<'a, T> NotReleased<'a, T> {
+    /// Why.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The memory, if it is adopted still: it can be used, and given back again.
+    pub fn into_guard(self) -> Option<Adopted<'a, T>> {
+        self.guard.map(|guard| *guard)
+    }
+}
+
+impl<T> fmt::Debug for Adopted<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (addr, bytes) = (self.addr(), size_of_val::<[T]>(self.memory));
+        f.debug_struct("Adopted").field("addr", &addr).field("bytes", &bytes).finish()
+    }
+}
+
+impl<T> fmt::Debug for NotReleased<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NotReleased").field(&self.error).finish()
+    }
+}
+
+impl<T> fmt::Display for NotReleased<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for NotReleased<'_, T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<T> From<NotReleased<'_, T>> for Error {
+    /// If it is adopted still, it is tried once more.
+    fn from(not_released: NotReleased<'_, T>) -> Error {
+        not_released.error
     }
 }
 
@@ -74,7 +142,7 @@ impl<T> Drop for Adopted<'_, T> {
             // A child made by fork has a copy of its own.
             return;
         }
-        if let Err(error) = self.give_back() {
+        if let Err(error) = self.space.runtime().disown(&self.lent) {
             tracing::error!(%error, "adopted memory was not given back whole");
         }
     }

@@ -68,7 +68,7 @@ mod slow;
 mod space;
 mod variables;
 
-pub use adopted::Adopted;
+pub use adopted::{Adopted, NotReleased};
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};

@@ -1,6 +1,6 @@
 //! What Farside needs of Linux, without any decision: page faults in user space ([`uffd`]), memory
 //! files and their mappings ([`mapping`], [`card_memory`], [`shared`]), devices ([`vfio`]), waiting
-//! ([`wait`], [`ending`]), signalling without waiting ([`event_signal`]), [`clock`], [`signals`] and [`affinity`].
+//! ([`wait`], [`ending`], [`elsewhere`]), signalling without waiting ([`event_signal`]), [`clock`], [`signals`] and [`affinity`].
 //!
 //! The one home of unsafe paging calls. It knows neither the driver nor cards.
 
@@ -9,6 +9,7 @@
 pub mod affinity;
 pub mod card_memory;
 pub mod clock;
+pub mod elsewhere;
 pub mod ending;
 pub mod event_signal;
 pub mod lock;

@@ -2,7 +2,9 @@
 
 use farside_svm::{Command, Header, HostOp, Mover, Run, Step, StepError, TransferOp};
 
-use crate::adopted::Region;
+use farside_types::Rights;
+
+use crate::adopted::{Departure, Region};
 use crate::runtime::Runtime;
 use crate::trace;
 use crate::traffic::Copying;
@@ -33,6 +35,18 @@ impl HostWork {
         }
     }
 
+    /// The runs that it takes from where the program has them.
+    fn takes(&self) -> &[Run] {
+        let HostWork::Paging(step) = self else { return &[] };
+        match &step.op {
+            HostOp::Unmap { runs } | HostOp::Poison { runs } => runs,
+            HostOp::Protect { runs, rights } | HostOp::Map { runs, rights } => {
+                if *rights == Rights::ReadWrite { &[] } else { runs }
+            }
+            HostOp::Release { .. } => &[],
+        }
+    }
+
     /// What it copies, if it does.
     pub(crate) fn copying(&self) -> Option<Copying> {
         match self {
@@ -51,6 +65,15 @@ impl HostWork {
 }
 
 impl Runtime {
+    /// Whether a command can be begun: none that takes adopted memory while the program forks. What this gives is
+    /// kept until it was carried out.
+    pub(crate) fn may_begin(&self, work: &HostWork) -> Option<Departure<'_>> {
+        let adopted = &self.memories.adopted;
+        let takes =
+            adopted.is_used() && work.takes().iter().any(|run| self.memories.is_adopted(run));
+        if takes { adopted.departure() } else { Some(Departure::NONE) }
+    }
+
     /// Carries a command out. The driver's lock is not held.
     pub(crate) fn execute(&self, work: &HostWork) -> Result<(), StepError> {
         match work {

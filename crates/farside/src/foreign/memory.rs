@@ -9,7 +9,8 @@ use farside_live::Lent;
 use farside_types::VirtAddr;
 
 use super::lending::Kept;
-use crate::{AdoptError, Buffer, CardBuffer, Error, LiveError, Space};
+use crate::adopted::is_over;
+use crate::{Buffer, CardBuffer, Error, Space};
 
 const WORD: u64 = size_of::<AtomicU32>() as u64;
 
@@ -61,11 +62,7 @@ impl AdoptedBytes {
             return Ok(());
         }
         let outcome = self.space.runtime().disown(&self.lent);
-        *is_home = match &outcome {
-            Ok(()) => true,
-            Err(LiveError::Adopt(AdoptError::Lost { .. } | AdoptError::NotAdopted { .. })) => true,
-            Err(_) => false,
-        };
+        *is_home = outcome.as_ref().map_or_else(is_over, |_| true);
         Ok(outcome?)
     }
 

@@ -2,7 +2,7 @@
 //! all adopted memory is at home while the program forks.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, Once, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::{Duration, Instant};
 
 use farside_linux::lock::lock;
@@ -17,18 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The runtimes of this process that have adopted memory.
 static RUNTIMES: Mutex<Vec<Weak<Runtime>>> = Mutex::new(Vec::new());
 
-/// Held from before a fork until after it.
-struct Held {
-    // Fields are dropped in this order.
-    _still: RwLockWriteGuard<'static, ()>,
-    _watch: Arc<Watch>,
-}
-
 thread_local! {
-    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+    /// Those of which this thread, which forks, lets no page leave.
+    static STOPPED: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the memory of a runtime be at home whenever the program forks. Twice is as once: a fork holds the order of each.
+/// Has the memory of a runtime be at home whenever the program forks. Twice is as once.
 pub(crate) fn enter(runtime: &Arc<Runtime>) {
     static HANDLERS: Once = Once::new();
     // SAFETY: the handlers take no argument, and this library is not unloaded (it has threads).
@@ -48,36 +42,39 @@ extern "C" fn before() {
         let Some(watch) = runtime.memories.adopted.watching().cloned() else { continue };
         let _signals = BlockedSignals::block();
         let began = Instant::now();
-        let still = loop {
+        loop {
             runtime.bring_adopted_home();
-            let still = watch.still();
+            watch.departures.stop();
             let away = runtime.memories.adopted.regions();
             if away.iter().all(|region| region.away().next().is_none()) {
-                break still;
+                break;
             }
             if began.elapsed() > PATIENCE {
                 eprintln!(
                     "farside: this program forks while kernels use its adopted memory: the child gets zeros \
                      for what they have"
                 );
-                break still;
+                break;
             }
-            drop(still);
+            resume(&watch);
             std::thread::sleep(Duration::from_micros(200));
-        };
-        // SAFETY: the lock is kept by `_watch`, which is dropped after it.
-        let still = unsafe {
-            std::mem::transmute::<RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'static, ()>>(still)
-        };
-        HELD.with_borrow_mut(|held| held.push(Held { _still: still, _watch: watch.clone() }));
+        }
+        watch.let_fault_beside_a_fork();
+        STOPPED.with_borrow_mut(|stopped| stopped.push(watch));
     }
 }
 
 extern "C" fn in_parent() {
-    HELD.take();
+    STOPPED.take().iter().for_each(|watch| resume(watch));
+}
+
+fn resume(watch: &Watch) {
+    watch.departures.resume();
+    // The reader goes on with what has not begun meanwhile.
+    watch.ring();
 }
 
 extern "C" fn in_child() {
     // Nobody else is there; what is the parent's is left alone.
-    HELD.take().into_iter().for_each(std::mem::forget);
+    STOPPED.take().into_iter().for_each(std::mem::forget);
 }

@@ -20,11 +20,15 @@
 //! | file | |
 //! |---|---|
 //! | `region.rs` | one range: its staging area, where each of its pages is, the steps of a migration |
+//! | `emptying.rs` | whether what was emptied is gone, or was only freed |
 //! | `watch.rs` | the descriptors, and what the kernel tells of the ranges: faults, mremap, munmap, madvise |
 //! | `maps.rs` | whether a range is such memory |
+//! | `departures.rs` | pages leave the heap, but not while the program forks |
 //! | `fork.rs` | pages are home while the program forks |
 
+mod departures;
 mod edges;
+mod emptying;
 mod error;
 pub(crate) mod fork;
 mod maps;
@@ -36,11 +40,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use farside_types::{PageNo, PageRange};
 
+pub(crate) use departures::Departure;
 pub(crate) use edges::Edges;
 pub use error::AdoptError;
 pub(crate) use maps::check_private;
 pub(crate) use region::Region;
-pub(crate) use watch::{Found, Watch};
+pub(crate) use watch::{Found, Watch, Whose};
 
 /// The adopted memory of a space.
 #[derive(Debug, Default)]
@@ -127,6 +132,14 @@ impl Adopted {
             page = part.end();
         }
         Ok(())
+    }
+
+    /// Begins a step that takes pages from the heap; nothing while the program forks.
+    pub(crate) fn departure(&self) -> Option<Departure<'_>> {
+        match self.watch.get() {
+            Some(watch) => watch.departures.begin(),
+            None => Some(Departure::NONE),
+        }
     }
 
     /// One more page that a device has pinned.

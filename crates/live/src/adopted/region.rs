@@ -1,7 +1,7 @@
 //! One adopted range: where each of its pages is, and the host's steps of a migration.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use farside_linux::card_memory::{copy_pages, zero_pages};
@@ -29,13 +29,15 @@ const TRIES_MAX: u32 = 100_000;
 /// what is registered for good (io_uring's fixed buffers) is not.
 const PINNED_MAX: Duration = Duration::from_millis(200);
 
+/// How long a page is tried that a thread waits for, and that the driver has nothing to do with any more.
+const SERVED_MAX: Duration = Duration::from_secs(1);
+
 /// How long until it is looked at again.
 const PINNED_PAUSE: Duration = Duration::from_micros(100);
 
-/// How long a page that was emptied is waited for to go. Who empties it (`MADV_DONTNEED`) is let go when the event
-/// is read and takes the page right afterwards; a page that is there for longer than this was freed (`MADV_FREE`),
-/// which sends the same event, leaves the page, and lets the program write it again without a fault.
-const EMPTYING_MAX: Duration = Duration::from_millis(50);
+/// How long a page that was emptied is waited for to go, or to be known to stay: see [`super::emptying`]. Only a thread that
+/// gets no processor makes it last.
+const EMPTYING_MAX: Duration = Duration::from_secs(10);
 
 /// Places of parts of a range that there is room for from the start: whoever hears of an mremap is not
 /// to allocate.
@@ -52,8 +54,8 @@ mod mark {
     /// In both; the heap's is protected from writes.
     pub(super) const BOTH: u8 = 2;
     /// The program has emptied it (`MADV_DONTNEED`) and not touched it since: it is zero, whatever comes from
-    /// a card, is in the staging area, or is about to be taken from the heap. One that the heap still has after
-    /// [`EMPTYING_MAX`](super::EMPTYING_MAX) holds what it holds: the program may have written it.
+    /// a card, is in the staging area, or is about to be taken from the heap. One that the heap still has when
+    /// that is over holds what it holds: the program may have written it.
     pub(super) const EMPTIED: u8 = 4;
     /// Accesses of the heap end with SIGBUS.
     pub(super) const POISONED: u8 = 8;
@@ -87,15 +89,16 @@ pub(crate) struct Region {
     marks: Box<[AtomicU8]>,
     /// Pages that the program has emptied, and of which cards may have copies still.
     emptied: Box<[AtomicBool]>,
-    /// When pages of the heap were emptied last, in milliseconds from `began` on.
-    emptied_at: Box<[AtomicU32]>,
-    began: Instant,
+    /// Number of the event by which pages were emptied last.
+    emptied_by: Box<[AtomicU32]>,
     /// Where it is now; changed with the watch's order held for writing.
     pieces: RwLock<Vec<Piece>>,
     /// The program has moved or unmapped some of it: it is to be given back.
     pub(crate) leaves: AtomicBool,
     /// The driver does not know it any more.
     pub(crate) is_let_go: AtomicBool,
+    /// What was lost with cards when the driver let go of it.
+    pub(crate) lost: Mutex<Vec<PageRange>>,
     /// Whether it was given back; held by who does that.
     pub(crate) is_home: Mutex<bool>,
 }
@@ -113,7 +116,7 @@ impl Region {
         let room = usize::try_from(pages.count).unwrap_or(usize::MAX);
         let marks = std::iter::repeat_with(|| AtomicU8::new(mark::HEAP)).take(room).collect();
         let emptied = std::iter::repeat_with(|| AtomicBool::new(false)).take(room).collect();
-        let emptied_at = std::iter::repeat_with(|| AtomicU32::new(0)).take(room).collect();
+        let emptied_by = std::iter::repeat_with(|| AtomicU32::new(0)).take(room).collect();
         let mut pieces = Vec::with_capacity(PIECES);
         pieces.push(Piece { pages, now: pages.start });
         let region = Region {
@@ -123,11 +126,11 @@ impl Region {
             staging_start,
             marks,
             emptied,
-            emptied_at,
-            began: Instant::now(),
+            emptied_by,
             pieces: RwLock::new(pieces),
             leaves: AtomicBool::new(false),
             is_let_go: AtomicBool::new(false),
+            lost: Mutex::new(Vec::new()),
             is_home: Mutex::new(false),
         };
         region.watch_pages(region.staging_pages(), false)?;
@@ -219,7 +222,7 @@ impl Region {
         mut step: impl FnMut(Stretch) -> Result<u64, Errno>,
     ) -> Result<(), (u64, Errno)> {
         let (mut done, mut tries) = (0, 0);
-        let mut pinned_since: Option<Instant> = None;
+        let mut waits: Option<(Errno, Instant)> = None;
         while done < range.count {
             let left = PageRange::new(range.start.offset(done), range.count - done);
             let outcome = {
@@ -231,22 +234,28 @@ impl Region {
                     tries += 1;
                     // The kernel goes on with what it was asked when it has been heard, by whomever.
                     self.watch.hear();
-                    if tries > 16 {
-                        rustix::thread::sched_yield();
+                    match tries {
+                        0..=16 => {}
+                        17..=1000 => rustix::thread::sched_yield(),
+                        // Whoever changes the program's mappings does not run.
+                        _ => std::thread::sleep(PINNED_PAUSE),
                     }
                 }
                 Ok(pages) if pages > 0 => {
                     done += pages;
                     tries = 0;
-                    pinned_since = None;
+                    waits = None;
                 }
-                // It ends by itself, after `EMPTYING_MAX` at the latest.
-                Err(Errno::INPROGRESS) => {
+                Err(errno @ (Errno::INPROGRESS | Errno::BUSY)) => {
+                    let since = match waits {
+                        Some((why, since)) if why == errno => since,
+                        _ => waits.insert((errno, Instant::now())).1,
+                    };
+                    let most = if errno == Errno::BUSY { PINNED_MAX } else { EMPTYING_MAX };
+                    if since.elapsed() > most {
+                        return Err((done, Errno::BUSY));
+                    }
                     self.watch.hear();
-                    std::thread::sleep(PINNED_PAUSE);
-                }
-                Err(Errno::BUSY) if pinned_since.is_none_or(|at| at.elapsed() < PINNED_MAX) => {
-                    pinned_since.get_or_insert_with(Instant::now);
                     std::thread::sleep(PINNED_PAUSE);
                 }
                 Ok(_) => return Err((done, Errno::AGAIN)),
@@ -296,7 +305,7 @@ impl Region {
             return self.copy_and_discard(first, stretch.now.start);
         }
         let emptied = stretch.mark & mark::EMPTIED != 0;
-        if emptied && self.is_being_emptied(first) && self.watch.has(stretch.now.start) {
+        if emptied && self.may_be_taken(first) && self.watch.has(stretch.now.start) {
             return Err(Errno::INPROGRESS);
         }
         // What was emptied may be there or not, page by page.
@@ -599,10 +608,12 @@ impl Region {
     /// The kernel has emptied pages, or is about to; the order is held for writing.
     pub(super) fn removed(&self, now: PageRange) -> Found {
         let mut found = Found::Nothing;
+        let mut number = None;
         for page in now.pages().filter_map(|page| self.page_at(page)) {
+            let number = *number.get_or_insert_with(|| self.watch.emptying.hear(now.count));
+            self.emptied_by(page).store(number, Ordering::Release);
             let value = self.mark(page).load(Ordering::Acquire);
             if value & mark::PLACE == mark::HEAP {
-                self.emptied_at(page).store(self.now_ms(), Ordering::Release);
                 self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
                 continue;
             }
@@ -665,9 +676,14 @@ impl Region {
         pieces.retain(|piece| !piece.pages.is_empty());
     }
 
-    /// Pages that the program does not have all of at home.
+    /// Whether a page is in the heap alone.
+    pub(super) fn has_at_home(&self, page: PageNo) -> bool {
+        self.mark(page).load(Ordering::Acquire) & mark::PLACE == mark::HEAP
+    }
+
+    /// Pages that are not in the heap alone, where the program may write them.
     pub(crate) fn away(&self) -> impl Iterator<Item = PageNo> + '_ {
-        let away = |value: u8| value & (mark::PLACE | mark::POISONED) == mark::STAGED;
+        let away = |value: u8| value & mark::PLACE != mark::HEAP && value & mark::POISONED == 0;
         self.pages.pages().filter(move |&page| away(self.mark(page).load(Ordering::Acquire)))
     }
 
@@ -677,23 +693,26 @@ impl Region {
         self.pages.pages().filter(emptied)
     }
 
+    /// They did not come home.
+    pub(crate) fn are_to_be_recalled(&self, pages: PageRange) {
+        pages.pages().for_each(|page| self.emptied_mark(page).store(true, Ordering::Release));
+    }
+
     /// No card has a copy of these.
     pub(crate) fn are_recalled(&self, pages: PageRange) {
         pages.pages().for_each(|page| self.emptied_mark(page).store(false, Ordering::Release));
     }
 
     /// Whether the kernel may be about to take a page that was emptied.
-    fn is_being_emptied(&self, page: PageNo) -> bool {
-        let since = self.now_ms().wrapping_sub(self.emptied_at(page).load(Ordering::Acquire));
-        u128::from(since) <= EMPTYING_MAX.as_millis()
+    fn may_be_taken(&self, page: PageNo) -> bool {
+        let number = self.emptied_by(page).load(Ordering::Acquire);
+        // The staging area is not watched for writes, so this does nothing.
+        let ask = || self.watch.uffd().protect_once(PageRange::page(self.staging_start), false);
+        !self.watch.emptying.is_over(number, || ask() != Err(Errno::AGAIN))
     }
 
-    fn now_ms(&self) -> u32 {
-        self.began.elapsed().as_millis() as u32
-    }
-
-    fn emptied_at(&self, page: PageNo) -> &AtomicU32 {
-        &self.emptied_at[(page.0 - self.pages.start.0) as usize]
+    fn emptied_by(&self, page: PageNo) -> &AtomicU32 {
+        &self.emptied_by[(page.0 - self.pages.start.0) as usize]
     }
 
     fn emptied_mark(&self, page: PageNo) -> &AtomicBool {
@@ -725,16 +744,52 @@ impl Region {
         Ok(())
     }
 
+    /// Who waits for a page faults again.
+    pub(crate) fn let_fault_again(&self) {
+        for range in self.places() {
+            if let Err(errno) = self.watch.wake(range) {
+                tracing::debug!(%range, %errno, "nobody waits there");
+            }
+        }
+    }
+
     /// The program's accesses are not watched any more; who waits goes on.
     pub(crate) fn end(&self) {
-        let pieces = self.pieces().clone();
-        for Piece { pages, now } in pieces {
-            let range = PageRange::new(now, pages.count);
-            // What was unmapped meanwhile is not watched either.
-            if let Err(error) = self.watch.uffd().unregister(range) {
-                tracing::debug!(%error, %range, "adopted memory was not watched any more");
+        for range in self.places() {
+            self.watch.forget(range);
+        }
+    }
+
+    /// Where its parts are now.
+    fn places(&self) -> Vec<PageRange> {
+        let place = |piece: &Piece| PageRange::new(piece.now, piece.pages.count);
+        self.pieces().iter().map(place).collect()
+    }
+
+    /// Serves a fault on a page of a range that the driver has let go of. What cannot be had within [`SERVED_MAX`] ends
+    /// with SIGBUS, as it does where the driver serves it.
+    pub(crate) fn serve(&self, page: PageNo) {
+        let (pages, began) = (PageRange::page(page), Instant::now());
+        loop {
+            let is_home = match self.is_home.try_lock() {
+                Ok(is_home) => is_home,
+                Err(TryLockError::Poisoned(is_home)) => is_home.into_inner(),
+                // It is being given back: who does that has its faults come again if it cannot.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if *is_home {
+                return;
             }
-            self.watch.forget_behind(range.end());
+            let Err((_, errno)) = self.map(pages, Rights::ReadWrite) else { return };
+            if began.elapsed() > SERVED_MAX {
+                tracing::error!(%page, %errno, "a page of memory that is not all at home cannot be had");
+                if let Err((_, errno)) = self.poison(pages) {
+                    tracing::error!(%page, %errno, "and who waits for it waits on");
+                }
+                return;
+            }
+            drop(is_home);
+            std::thread::sleep(PINNED_PAUSE);
         }
     }
 }

@@ -15,6 +15,8 @@ use farside_linux::wait::Gate;
 use farside_types::{BLOCK_SIZE, PAGE_SHIFT, PageNo, PageRange, VirtAddr};
 use rustix::io::Errno;
 
+use super::departures::Departures;
+use super::emptying::Emptying;
 use super::{AdoptError, Region};
 
 /// Features without which nothing is adopted.
@@ -40,6 +42,17 @@ pub(crate) enum Found {
     Work,
 }
 
+/// Who serves a fault.
+#[derive(Debug)]
+pub(crate) enum Whose {
+    /// The driver, which knows this page.
+    Drivers(PageNo),
+    /// A range that the driver has let go of, and that is not all at home.
+    LetGo(Arc<Region>, PageNo),
+    /// Nobody: it is of no range.
+    Nobodys,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -49,6 +62,8 @@ pub(crate) struct Watch {
     regions: Arc<RwLock<Vec<Arc<Region>>>>,
     /// Held for reading by who moves pages, for writing by who reads events until it has entered them.
     order: RwLock<()>,
+    pub(super) departures: Departures,
+    pub(super) emptying: Emptying,
     faults: Mutex<VecDeque<Fault>>,
     /// Wakes the reader.
     pub(crate) bell: OwnedFd,
@@ -100,6 +115,8 @@ impl Watch {
             uffd,
             regions,
             order: RwLock::new(()),
+            departures: Departures::default(),
+            emptying: Emptying::default(),
             faults: Mutex::new(VecDeque::with_capacity(FAULTS_MAX)),
             bell,
             work: Gate::new(),
@@ -123,7 +140,7 @@ impl Watch {
     }
 
     /// Nobody moves a page until it is given back.
-    pub(crate) fn still(&self) -> RwLockWriteGuard<'_, ()> {
+    fn still(&self) -> RwLockWriteGuard<'_, ()> {
         self.order.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,11 +211,18 @@ impl Watch {
         lock(&self.faults).pop_front()
     }
 
-    /// The page of an adopted range that is at an address now.
-    pub(crate) fn page_at(&self, now: PageNo) -> Option<PageNo> {
+    /// Whose a page is that is at an address now.
+    pub(crate) fn whose(&self, now: PageNo) -> Whose {
         let _order = self.order();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions.iter().find_map(|region| region.page_at(now))
+        let found = regions.iter().find_map(|region| Some((region, region.page_at(now)?)));
+        match found {
+            Some((region, page)) if region.is_let_go.load(Ordering::SeqCst) => {
+                Whose::LetGo(Arc::clone(region), page)
+            }
+            Some((_, page)) => Whose::Drivers(page),
+            None => Whose::Nobodys,
+        }
     }
 
     /// A fault at memory that is watched and of no range: what the program has added to one by mremap, or the
@@ -211,21 +235,54 @@ impl Watch {
         }
     }
 
-    /// What the program has added to a range at its end (mremap) is watched with it, until this.
-    pub(super) fn forget_behind(&self, end: PageNo) {
-        // To ask takes its protection from a page, so it must not be one of another range.
-        let is_watched = || self.uffd.forget_protection(PageRange::page(end)).is_ok();
-        if self.page_at(end).is_some() || !is_watched() {
-            return;
-        }
-        let Ok(mapped) = super::maps::pages_from(end) else { return };
+    /// Watches pages no more, nor what the program has added at their end (mremap), which is watched with them. That is
+    /// told by the mapping: one never holds what another descriptor watches, of another space or another library, and
+    /// to ask the kernel about a page would take its protection off.
+    pub(super) fn forget(&self, range: PageRange) {
+        let mapped = super::maps::pages_from(PageNo(range.end().0 - 1));
         let _order = self.order();
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        let next = regions.iter().filter_map(|region| region.first_from(end)).min();
-        let count = next.map_or(mapped.count, |next| mapped.count.min(next.0 - end.0));
-        if let Err(error) = self.uffd.unregister(PageRange::new(end, count)) {
-            tracing::debug!(%error, %end, "what was added to adopted memory is still watched");
+        let behind = match mapped {
+            Ok(mapped) => self.free_of_ranges(PageRange::new(range.end(), mapped.count.max(1) - 1)),
+            Err(_) => PageRange::default(),
+        };
+        for pages in [range, behind].into_iter().filter(|pages| !pages.is_empty()) {
+            // What was unmapped meanwhile is not watched either.
+            if let Err(error) = self.uffd.unregister(pages) {
+                tracing::debug!(%error, %pages, "adopted memory was not watched any more");
+            }
         }
+    }
+
+    /// The pages at the start of `pages` before the next range.
+    fn free_of_ranges(&self, pages: PageRange) -> PageRange {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let next = regions.iter().filter_map(|region| region.first_from(pages.start)).min();
+        let free = next.map_or(pages.count, |next| next.0 - pages.start.0);
+        PageRange::new(pages.start, pages.count.min(free))
+    }
+
+    /// The same for a page of a range while the program forks: the step that wants the page next may wait for the end of
+    /// that, and the fork for who waits here. All pages are at home, so one that is absent was never touched, or
+    /// is empty. Whether it was done.
+    pub(crate) fn fill_beside_a_fork(&self, now: PageNo) -> bool {
+        let at_home = || {
+            let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+            regions
+                .iter()
+                .any(|region| region.page_at(now).is_some_and(|page| region.has_at_home(page)))
+        };
+        self.departures.if_stopped(|| {
+            at_home() && {
+                self.fill_unknown(now);
+                true
+            }
+        })
+    }
+
+    /// No page leaves the heap, and who waits for one is served beside the fork.
+    pub(super) fn let_fault_beside_a_fork(&self) {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.iter().for_each(|region| region.let_fault_again());
     }
 
     /// Wakes who waits for pages that are there.

@@ -12,7 +12,7 @@ use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Virt
 use rustix::event::{PollFd, PollFlags};
 
 use super::{Port, Runtime};
-use crate::adopted::{AdoptError, Region, Watch, check_private, fork};
+use crate::adopted::{AdoptError, Region, Watch, Whose, check_private, fork};
 use crate::error::LiveError;
 use crate::memories::Frames;
 
@@ -246,8 +246,8 @@ impl Runtime {
 
     /// Gives a range back.
     fn bring_home(&self, region: &Arc<Region>) -> Result<(), LiveError> {
-        let mut is_home = lock(&region.is_home);
-        self.bring_home_in_turn(region, &mut is_home)
+        let outcome = self.bring_home_in_turn(region, &mut lock(&region.is_home));
+        have_faults_again(region, outcome)
     }
 
     /// Gives a range back if the program has moved or unmapped some of it, or it was not all at home the last time, and
@@ -259,7 +259,9 @@ impl Runtime {
         if *is_home || !is_over {
             return Ok(*is_home);
         }
-        self.bring_home_in_turn(region, &mut is_home).map(|()| true)
+        let outcome = self.bring_home_in_turn(region, &mut is_home);
+        drop(is_home);
+        have_faults_again(region, outcome).map(|()| true)
     }
 
     fn bring_home_in_turn(
@@ -279,7 +281,7 @@ impl Runtime {
         let lost = loop {
             // Only its last steps failed the last time: the addresses may be another range's by now.
             if region.is_let_go.load(Ordering::SeqCst) {
-                break Vec::new();
+                break lock(&region.lost).clone();
             }
             let lost = self.inspect(|driver| driver.lost(range))?;
             match self.request(Request::Disown { addr: range.start.addr() }) {
@@ -289,6 +291,7 @@ impl Runtime {
                 Err(_) => tries += 1,
             }
         };
+        lock(&region.lost).clone_from(&lost);
         region.is_let_go.store(true, Ordering::SeqCst);
         if let Err((done, errno)) = region.finish(&lost) {
             // The driver does not know it any more; its pages are served from the staging area.
@@ -436,6 +439,14 @@ impl Runtime {
     }
 }
 
+/// Who has faulted since the driver has let go of a range that could not be given back is served now.
+fn have_faults_again(region: &Region, outcome: Result<(), LiveError>) -> Result<(), LiveError> {
+    if outcome.is_err() && region.is_let_go.load(Ordering::SeqCst) {
+        region.let_fault_again();
+    }
+    outcome
+}
+
 /// Reads faults on adopted memory, and whatever else happens to it.
 fn read_faults(runtime: &Runtime, watch: &Watch) {
     let mut known = [(PageNo(0), Access::Read); FAULTS];
@@ -447,19 +458,23 @@ fn read_faults(runtime: &Runtime, watch: &Watch) {
         if sources[1].revents().contains(PollFlags::IN) {
             let mut count = [0; 8];
             let _ = rustix::io::read(&watch.bell, &mut count);
+            // What did not begin because of a fork.
+            runtime.carry_out(lock(&runtime.core));
         }
         watch.hear();
         loop {
             let mut count = 0;
-            while let Some(Fault { addr, access, .. }) =
-                (count < FAULTS).then(|| watch.next_fault()).flatten()
+            // What cannot be served before an event is heard comes again, with the bell.
+            for Fault { addr, access, .. } in std::iter::from_fn(|| watch.next_fault()).take(FAULTS)
             {
-                match watch.page_at(addr.page()) {
-                    Some(page) => {
+                match watch.whose(addr.page()) {
+                    Whose::Drivers(_) if watch.fill_beside_a_fork(addr.page()) => {}
+                    Whose::Drivers(page) => {
                         known[count] = (page, access);
                         count += 1;
                     }
-                    None => watch.fill_unknown(addr.page()),
+                    Whose::LetGo(region, page) => region.serve(page),
+                    Whose::Nobodys => watch.fill_unknown(addr.page()),
                 }
             }
             if count == 0 {
@@ -509,10 +524,18 @@ fn bring_emptied(runtime: &Runtime, region: &Region) {
         while pages.next_if(|&next| next == range.end()).is_some() {
             range.count += 1;
         }
-        // Whoever empties them again meanwhile has this done again.
-        region.are_recalled(range);
-        if let Err(error) = runtime.request(Request::Migrate { range, to: MemoryId::HOST }) {
-            tracing::warn!(%range, %error, "memory that was emptied does not come home");
+        let mut tries = 0;
+        loop {
+            // Whoever empties them again meanwhile has this done again.
+            region.are_recalled(range);
+            match runtime.request(Request::Recall { range }) {
+                Ok(_) => break,
+                Err(_) if tries < TRIES => tries += 1,
+                Err(error) => {
+                    tracing::warn!(%range, %error, "memory that was emptied does not come home");
+                    break region.are_to_be_recalled(range);
+                }
+            }
         }
     }
 }

@@ -90,13 +90,14 @@ impl Runtime {
             self.drain_driver(&mut core);
             let started = self.clock.now();
             self.times.commanded(started.since(planned));
-            let Some(command) = core.next_host_work(&self.porter) else {
+            let Some((command, departure)) = core.next_host_work(self) else {
                 break;
             };
             drop(core);
             let copying = command.copying();
             copying.into_iter().for_each(|copying| self.traffic.begin(copying, started));
             let result = self.execute(&command);
+            drop(departure);
             if is_fault_reader() {
                 self.pulse.step();
             }

@@ -16,6 +16,7 @@ use farside_types::{PageRange, Reason, RequestId};
 use super::carry_out::AbortOnPanic;
 use super::order::{Failed, Predecessor, open_tasks};
 use super::{Core, Runtime};
+use crate::adopted::Departure;
 use crate::error::LiveError;
 use crate::execute::HostWork;
 use crate::threads::is_fault_reader;
@@ -120,17 +121,25 @@ impl Porter {
 impl Core {
     /// The next command for the host's processors. The fault reader leaves moves that the program asked for
     /// to the porter, if there is one: threads wait for what it does, and nobody waits for these.
-    pub(super) fn next_host_work(&mut self, porter: &Porter) -> Option<HostWork> {
-        if !is_fault_reader() || !porter.hired.load(Ordering::Relaxed) {
-            return self.host.pop_front();
-        }
+    pub(super) fn next_host_work<'a>(
+        &mut self,
+        runtime: &'a Runtime,
+    ) -> Option<(HostWork, Departure<'a>)> {
+        let porter = &runtime.porter;
+        let leaves = is_fault_reader() && porter.hired.load(Ordering::Relaxed);
         let asked_for =
             |work: &HostWork| matches!(work.header().reason, Reason::User | Reason::Prefetch);
-        let next = self.host.iter().position(|work| !asked_for(work));
-        if next.is_none() && !self.host.is_empty() {
+        let mut began = None;
+        let next = self.host.iter().position(|work| {
+            if !(leaves && asked_for(work)) {
+                began = runtime.may_begin(work);
+            }
+            began.is_some()
+        });
+        if next.is_none() && leaves && !self.host.is_empty() {
             porter.call();
         }
-        self.host.remove(next?)
+        Some((self.host.remove(next?)?, began?))
     }
 
     /// A request has ended that nobody may be waiting for. Gives its result back if it is none.

@@ -204,6 +204,12 @@ pub enum Request {
         /// Where to.
         to: MemoryId,
     },
+    /// Bring home what the program has emptied, whatever keeps it elsewhere: pins stay, and the next access of a
+    /// pin's own agent takes the page back. What was lost with a card is passed over.
+    Recall {
+        /// The pages.
+        range: PageRange,
+    },
     /// Bring a range to an agent as far as room allows, without evicting anything for it.
     Prefetch {
         /// The pages.

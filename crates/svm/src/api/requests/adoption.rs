@@ -211,6 +211,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_recalled_comes_home_from_a_pin_which_takes_it_back() {
+        let mut fixture = Fixture::untouched("farside", 2, 64, 16);
+        adopt(&mut fixture, FAR, true).unwrap();
+        let pinned = PageRange::new(FAR.start.offset(3), 5);
+        fixture.ask(Request::Pin { range: pinned, at: MemoryId(1) }).unwrap();
+        FAR.pages().take(6).for_each(|page| fixture.write(0, page));
+        fixture.write(1, FAR.start.offset(9));
+        fixture.handle(Event::CardLost { card: CardId(1) });
+        let refused = fixture.ask(Request::Migrate { range: FAR, to: MemoryId::HOST });
+        assert!(matches!(refused, Err(RequestError::Pinned { .. })), "{refused:?}");
+        fixture.ask(Request::Recall { range: FAR }).unwrap();
+        let home = |fixture: &Fixture, page: PageNo| fixture.copies(page) == [0];
+        let lost = FAR.start.offset(9);
+        assert!(FAR.pages().filter(|&page| page != lost).all(|page| home(&fixture, page)));
+        fixture.write(0, pinned.start);
+        assert_eq!(fixture.copies(pinned.start), [1], "the pin's own agent takes it back");
+        fixture.ask(Request::Unpin { range: pinned }).unwrap();
+    }
+
+    #[test]
     fn what_was_lost_with_a_card_is_told_before_the_rest_goes_home() {
         let mut fixture = Fixture::untouched("on-touch", 2, 64, 16);
         adopt(&mut fixture, FAR, true).unwrap();

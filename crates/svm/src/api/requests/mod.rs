@@ -50,6 +50,8 @@ pub(crate) enum RequestKind {
     /// Adopted memory goes home.
     Disown,
     Migrate(MemoryId),
+    /// What was emptied comes home, pins or not.
+    Recall,
     Prefetch(MemoryId, Access),
     Pin(MemoryId),
     Protect,
@@ -77,6 +79,7 @@ impl RequestKind {
             RequestKind::Migrate(to) | RequestKind::Prefetch(to, _) | RequestKind::Pin(to) => {
                 Some(to)
             }
+            RequestKind::Recall => Some(MemoryId::HOST),
             _ => None,
         }
     }
@@ -109,6 +112,7 @@ impl Driver {
             }
             Request::Disown { addr } => self.disown(id, addr),
             Request::Migrate { range, to } => self.move_to(id, range, RequestKind::Migrate(to)),
+            Request::Recall { range } => self.move_to(id, range, RequestKind::Recall),
             Request::Prefetch { range, to, access } => {
                 self.move_to(id, range, RequestKind::Prefetch(to, access))
             }

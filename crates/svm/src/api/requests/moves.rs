@@ -33,7 +33,7 @@ impl Driver {
         if !self.is_usable(to) {
             return Err(RequestError::NoSuchMemory { memory: to });
         }
-        if !matches!(kind, RequestKind::Prefetch(..)) {
+        if !matches!(kind, RequestKind::Prefetch(..) | RequestKind::Recall) {
             self.check_fit(range, to)?;
             let elsewhere = |pin: &&Pin| pin.at != to && pin.range.overlaps(range);
             if let Some(pin) = self.pins.iter().find(elsewhere) {

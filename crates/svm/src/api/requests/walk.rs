@@ -169,6 +169,9 @@ impl Driver {
             return Err(RequestError::NoSuchMemory { memory: to });
         }
         if entry.state == PageState::Lost {
+            if kind == RequestKind::Recall {
+                return Ok(None);
+            }
             return Err(RequestError::Lost { page, memory: entry.owner() });
         }
         self.move_transition(kind, to, page, entry)
@@ -188,7 +191,7 @@ impl Driver {
         if there || (prefetch && entry.has(flag::PINNED)) {
             return Ok(None);
         }
-        if entry.has(flag::PINNED) {
+        if entry.has(flag::PINNED) && kind != RequestKind::Recall {
             // Pinned while this request waited for the page.
             let elsewhere = |pin: &&Pin| pin.at != to && pin.range.contains(page);
             if let Some(pin) = self.pins.iter().find(elsewhere) {
@@ -202,6 +205,7 @@ impl Driver {
                 (Action::Duplicate, Reason::Prefetch)
             }
             RequestKind::Prefetch(..) => (Action::Migrate, Reason::Prefetch),
+            RequestKind::Recall => (Action::Migrate, Reason::Return),
             _ => (Action::Migrate, Reason::User),
         };
         let reads = read_only || (prefetch && action == Action::Duplicate);
