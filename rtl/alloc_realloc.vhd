@@ -864,6 +864,10 @@ begin
     v.Fewer  := r.OldCount - unsigned(Pages(LeafBits_g downto 0));
     v.InRow  := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
 
+    -- Never both: what is done does not wait for what is begun.
+    if Here = '1' then
+      does;
+    end if;
     if Start = '1' then
       case What is
         when ReallocResize =>
@@ -882,8 +886,6 @@ begin
         when ReallocTrail =>
           v.State := StateTrail;
       end case;
-    elsif Here = '1' then
-      does;
     end if;
 
     if Drained = '1' and r.Moving = '1' then

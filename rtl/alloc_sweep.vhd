@@ -52,7 +52,7 @@ entity alloc_sweep is
     Leaves_From  : out   std_logic_vector(RootBits_g - 1 downto 0);
     Moved        : out   std_logic;
     Count        : out   std_logic_vector(LeafBits_g downto 0);
-    -- There is a step to do, in that region; or an invalidation is done, and what comes of it is what is done now.
+    -- There is a step to do, in that region, as was known a cycle earlier; or an invalidation is done, and what comes of it is what is done now.
     Waits        : out   std_logic;
     Region       : out   std_logic_vector(RootBits_g - 1 downto 0);
     Told         : in    std_logic;
@@ -83,7 +83,6 @@ entity alloc_sweep is
       Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
       Room(RoomBits_g - 1 downto 0)
     );
-    Kept_Use     : in    RegionUse_t;
     Write        : out   std_logic;
     As_Use       : out   RegionUse_t;
     -- The region, which is the open one, is left: it has no room, the root leads nowhere. Or it is empty, or places of
@@ -134,6 +133,7 @@ architecture rtl of alloc_sweep is
     StateEnding,
     -- The invalidation is done.
     StateSwept,
+    StateSweptRegion,
     StateFreePlaces,
     StateEmptied,
     StateDropped
@@ -183,7 +183,6 @@ begin
   Moved  <= FrontMoved;
   IsTold <= HasTold and not IsBroken;
   Count  <= FrontCount;
-  Waits  <= IsSweeping;
   Gives  <= BatchGives;
   Region <= regionOf(FrontAt) when IsTold = '0' and FrontOver = '0' else
             LeavesFrom when FrontLarge = '1' else regionOf(FrontFirst);
@@ -348,14 +347,17 @@ begin
           end if;
 
         when StateSwept =>
-          Loads  <= '1';
+          Loads     <= '1';
+          NextState <= StateSweptRegion;
+
+        when StateSweptRegion =>
           As_Use <= RegionEmpty;
           if FrontLarge = '1' then
             NextState <= StateEmptied;
             if LeavesNone = '0' then
               callLarge(LargeEmpty);
             end if;
-          elsif Kept_Use = RegionRetiring then
+          elsif Rec.State = RegionRetiring then
             Write       <= '1';
             Empties     <= '1';
             Gives_Table <= '1';
@@ -409,10 +411,12 @@ begin
     Finish      <= '0';
     Drop        <= '0';
 
+    -- Never both: what is done does not wait for what is begun.
+    if Here = '1' then
+      does;
+    end if;
     if Start = '1' then
       NextState <= StateSwept when IsTold = '1' else StateBegin;
-    elsif Here = '1' then
-      does;
     end if;
   end process;
 
@@ -420,6 +424,7 @@ begin
   begin
     if rising_edge(Clk) then
       State      <= NextState;
+      Waits      <= IsSweeping;
       LeavesFrom <= std_logic_vector(unsigned(regionOf(FrontFirst)) + unsigned'("" & IsWithin));
       LeavesNone <= IsWithin when regionOf(FrontFirst) = regionOf(FrontLast) else '0';
       Words      <= NextWords;

@@ -337,13 +337,15 @@ begin
     if Found_Ready = '1' then
       v.Valid := '0';
     end if;
+    -- Never both: what is done does not wait for what is begun.
+    if Here = '1' then
+      steps;
+    end if;
     if Start = '1' then
       v.State  := StateBegin;
       v.Writes := Writes;
       v.Seen   := Seen;
       v.Word   := Seen_Word;
-    elsif Here = '1' then
-      steps;
     end if;
 
     if Rst = '1' then

@@ -896,7 +896,6 @@ begin
       Fails        => SweepFails,
       Loads        => SweepLoads,
       Rec          => r.Rec,
-      Kept_Use     => Kept.State,
       Write        => SweepWrites,
       As_Use       => SweepUse,
       Leaves       => SweepLeaves,
@@ -927,8 +926,7 @@ begin
       Given_Valid  => GivenValid
     );
 
-  SweepHere <= '1' when r.State = StateSweep else
-               LargeDone when r.State = StateLarge and r.Source = SourceHouse else '0';
+  SweepHere <= '1' when r.State = StateSweep else '0';
 
   i_words : entity work.page_words
     generic map (
@@ -2001,8 +1999,8 @@ begin
           v.Rec.Number := TableNumber;
           count(to_unsigned(LeafPages_c, Count_t'length));
           v.State := StateZero;
-        elsif SweepHere = '1' then
-          sweeps;
+        elsif LargeDone = '1' and r.Source = SourceHouse then
+          v.State := StateSweep;
         elsif LargeDone = '1' and r.What = AllocRealloc_c then
           v.State := StateRealloc;
         elsif LargeDone = '1' then

@@ -10,6 +10,7 @@ library ieee;
 
 library work;
   use work.alloc_pkg.all;
+  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity barrier is
@@ -67,6 +68,8 @@ architecture rtl of barrier is
 
   constant LaneBits_c : positive := LaneMarks_c + FrameBits_g;
 
+  type Whiches_t is array (0 to Depth_g - 1) of std_logic_vector(BeatShift_c - 1 downto 0);
+
   signal AwHeld    : std_logic;
   signal WHeld     : std_logic;
   signal ArHeld    : std_logic;
@@ -83,7 +86,11 @@ architecture rtl of barrier is
   signal WriteTook : std_logic;
   signal ReadTook  : std_logic;
   signal HasFailed : std_logic;
-  -- Which word of its beat is read.
+  -- Which words of their beats are read, in their order: that of the next one that is asked for, and that comes. MayRead
+  -- says that there is a place.
+  signal Whiches   : Whiches_t;
+  signal AskedAt   : natural range 0 to Depth_g - 1;
+  signal ComesAt   : natural range 0 to Depth_g - 1;
   signal Which     : std_logic_vector(BeatShift_c - 1 downto 0);
 
   function wordOf (addr : std_logic_vector) return std_logic_vector is
@@ -132,24 +139,24 @@ begin
   Read_Word   <= Axi_RData(WordBits_c * (to_integer(unsigned(Which)) + 1) - 1 downto
                            WordBits_c * to_integer(unsigned(Which)));
 
-  i_which : entity work.fifo
-    generic map (
-      Width_g => BeatShift_c,
-      Depth_g => Depth_g
-    )
-    port map (
-      Clk       => Clk,
-      Rst       => Rst,
-      In_Valid  => ReadTook,
-      In_Ready  => open,
-      In_Data   => wordOf(Read_Addr),
-      Out_Valid => open,
-      Out_Ready => Axi_RValid,
-      Out_Data  => Which,
-      Level     => open,
-      In_Place  => open,
-      Out_Place => open
-    );
+  Which <= Whiches(ComesAt);
+
+  p_which : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if ReadTook = '1' then
+        Whiches(AskedAt) <= wordOf(Read_Addr);
+        AskedAt <= following(AskedAt, Depth_g);
+      end if;
+      if Axi_RValid = '1' then
+        ComesAt <= following(ComesAt, Depth_g);
+      end if;
+      if Rst = '1' then
+        AskedAt <= 0;
+        ComesAt <= 0;
+      end if;
+    end if;
+  end process;
 
   Axi_BReady  <= '1';
   Axi_ArValid <= ArHeld;

@@ -171,10 +171,12 @@ architecture rtl of frame_store is
     Came      : std_logic;
     -- Words that are still to be written, or summaries that are known to be free.
     Left      : natural range 0 to maximum(Words_c, FrameBits_g + 1) + PerWord_c;
-    -- Where the next search for a single frame begins. The frame that was given in the cycle before was
-    -- found by a search; all from there to the one that was given last are in use.
+    -- Where the next search for a single frame begins. One was given in the cycle before; that was found by a search
+    -- unless it is the one that was hinted at; all from there to the one that was given last are in use.
     Single    : Frame_t;
-    Moved     : std_logic;
+    Given     : std_logic;
+    Hinted    : std_logic;
+    HintedAt  : Frame_t;
     Follows   : std_logic;
     RespValid : std_logic;
     RespOk    : std_logic;
@@ -684,7 +686,7 @@ begin
     FillPut   <= '0';
     MarkNow   <= '0';
     v.Came    := '0';
-    v.Moved   := '0';
+    v.Given   := '0';
     done_v    := '0';
     v.HasFree := AnySum(wordOf(r.First) mod PerWord_c);
     v.Ending  := ("00" & r.First) + framesOf(r.Size);
@@ -710,7 +712,7 @@ begin
       v.Came      := ReturnOk;
       done_v      := ReturnOk;
     end if;
-    if r.Moved = '1' then
+    if r.Given = '1' and (r.Hinted = '0' or r.RespFirst /= r.HintedAt) then
       v.Single := r.Ahead;
       if r.RespFirst = Frames_g - 1 then
         v.Single := (others => '0');
@@ -768,12 +770,9 @@ begin
           v.RespOk    := '1';
           v.RespFirst := HandFrame;
           v.Follows   := '1';
-          v.Moved     := '1' when r.HasHint = '0' else '0';
-          if r.IsNext = '1' and HandFrame /= r.Ahead then
-            v.Moved := '1';
-          elsif r.IsNext = '0' and HandFrame /= r.First then
-            v.Moved := '1';
-          end if;
+          v.Given     := '1';
+          v.Hinted    := r.HasHint;
+          v.HintedAt  := r.Ahead when r.IsNext = '1' else r.First;
           v.Held      := '0';
         elsif r.Held = '1' and ScanOn = '0' and ReturnOn = '0' then
           ScanStart <= '1';
@@ -1009,7 +1008,7 @@ begin
       v.Left      := 0;
       v.Held      := '0';
       v.Came      := '0';
-      v.Moved     := '0';
+      v.Given     := '0';
       v.Single    := (others => '0');
       v.RespValid := '0';
     end if;

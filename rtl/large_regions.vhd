@@ -232,6 +232,9 @@ architecture rtl of large_regions is
     IsLast  : std_logic;
     IsWhole : std_logic;
     PagesIn : Count_t;
+    -- Of its pages those that it gets: where they begin, and how many; as late as PagesIn.
+    FromIn  : unsigned(LeafBits_g - 1 downto 0);
+    WordsIn : Count_t;
     Part    : RegionPart_t;
     -- All pages that it has in its last region. It has to go elsewhere.
     LastCount : Count_t;
@@ -246,8 +249,6 @@ architecture rtl of large_regions is
   signal r       : Registers_t;
   signal n       : Registers_t;
 
-  signal FromIn   : unsigned(LeafBits_g - 1 downto 0);
-  signal WordsIn  : Count_t;
   -- Where a pass over all that is new begins.
   signal PassFrom : Region_t;
 
@@ -265,11 +266,8 @@ begin
   Is_Last    <= r.IsLast;
   Span       <= std_logic_vector(r.Span);
 
-  -- Of the region's pages those that it gets.
-  FromIn      <= r.From when r.IsBegin = '1' else (others => '0');
-  WordsIn     <= r.PagesIn - FromIn;
-  Words_From  <= std_logic_vector(FromIn);
-  Words_Count <= std_logic_vector(WordsIn);
+  Words_From  <= std_logic_vector(r.FromIn);
+  Words_Count <= std_logic_vector(r.WordsIn);
   Words_First <= Is_First and not r.Grows;
 
   PassFrom <= r.NewFrom when r.InPlace = '1' else r.First;
@@ -344,7 +342,7 @@ begin
     procedure count is
     begin
       if Lazy = '0' and r.Reached = '1' and (hasTable(r.Part) or (r.IsShared = '1' and r.HadTable = '1')) then
-        v.Needs := r.Needs + WordsIn;
+        v.Needs := r.Needs + r.WordsIn;
       end if;
     end procedure;
 
@@ -363,6 +361,11 @@ begin
     if r.IsLast = '1' then
       v.PagesIn := r.LastCount;
     end if;
+    v.FromIn := (others => '0');
+    if r.IsBegin = '1' then
+      v.FromIn := r.From;
+    end if;
+    v.WordsIn := v.PagesIn - v.FromIn;
     compare;
 
     Done        <= '0';

@@ -1916,6 +1916,20 @@ MUTANTS = [
         "bench:*tb_allocator*what the words name*",
     ),
     Mutant(
+        "words are read where those before them were",
+        "barrier.vhd",
+        "        ComesAt <= following(ComesAt, Depth_g);",
+        "",
+        TRACE,
+    ),
+    Mutant(
+        "a large allocation's first word says how many pages it has",
+        "page_words.vhd",
+        "      if Counted = '1' then",
+        "      if true then",
+        TRACE,
+    ),
+    Mutant(
         "a write goes to the whole beat",
         "barrier.vhd",
         "if Write_Many = '1' then",

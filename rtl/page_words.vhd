@@ -214,7 +214,6 @@ begin
                  marked(pageWord(r.Frame, Lazy, Base(WritableBit_c), Memory, r.RunSize), r.IsFirst = '1',
                    r.Words = 1 and Ends = '1', Pages);
 
-  Pages  <= unsigned(Count) when Counted = '1' else to_unsigned(1, Count_t'length);
   Memory <= Base(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
 
   IsBeat <= '1' when r.At(BeatShift_c - 1 downto 0) = 0 and r.RunLeft >= BeatWords_c and r.IsFirst = '0'
@@ -428,6 +427,11 @@ begin
   p_registers : process (Clk) is
   begin
     if rising_edge(Clk) then
+      -- Known when the first word is.
+      Pages <= to_unsigned(1, Count_t'length);
+      if Counted = '1' then
+        Pages <= unsigned(Count);
+      end if;
       r <= n;
     end if;
   end process;
