@@ -617,8 +617,8 @@ MUTANTS = [
     Mutant(
         "a search begins behind a frame that was hinted at",
         "frame_store.vhd",
-        "elsif r.IsNext = '0' and HandFrame /= r.First then",
-        "elsif r.IsNext = '0' then",
+        "(r.Hinted = '0' or r.RespFirst /= r.HintedAt)",
+        "true",
         STORE,
     ),
     Mutant(
@@ -2291,8 +2291,8 @@ MUTANTS = [
     Mutant(
         "all pages of a large allocation's last region get words where it grows",
         "large_regions.vhd",
-        "  FromIn      <= r.From when r.IsBegin = '1' else (others => '0');",
-        "  FromIn      <= (others => '0');",
+        "      v.FromIn := r.From;",
+        "",
         TRACE,
     ),
     Mutant(
