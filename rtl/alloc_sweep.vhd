@@ -52,7 +52,8 @@ entity alloc_sweep is
     Leaves_From  : out   std_logic_vector(RootBits_g - 1 downto 0);
     Moved        : out   std_logic;
     Count        : out   std_logic_vector(LeafBits_g downto 0);
-    -- There is a step to do, in that region, as was known a cycle earlier; or an invalidation is done, and what comes of it is what is done now.
+    -- There is a step to do, in that region, as was known a cycle earlier; or an invalidation is done, and what comes
+    -- of it is what is done now.
     Waits        : out   std_logic;
     Region       : out   std_logic_vector(RootBits_g - 1 downto 0);
     Told         : in    std_logic;

@@ -86,8 +86,8 @@ architecture rtl of barrier is
   signal WriteTook : std_logic;
   signal ReadTook  : std_logic;
   signal HasFailed : std_logic;
-  -- Which words of their beats are read, in their order: that of the next one that is asked for, and that comes. MayRead
-  -- says that there is a place.
+  -- Which words of their beats are read, in their order: that of the next one that is asked for, and that comes.
+  -- MayRead says that there is a place.
   signal Whiches   : Whiches_t;
   signal AskedAt   : natural range 0 to Depth_g - 1;
   signal ComesAt   : natural range 0 to Depth_g - 1;
