@@ -121,6 +121,7 @@ fn cost(workload: &dyn Workload, scheme: &str, costs: Costs) -> u64 {
     let Costs { fault, copy, far } = costs;
     let known = farside_svm::placement::Costs {
         bring: Span::from_nanos(fault + copy),
+        migration: Span::from_nanos(fault + copy),
         far: Span::from_nanos(far),
     };
     let options = Options { per_page: true, costs: Some(known), ..Options::default() };

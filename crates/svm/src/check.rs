@@ -22,9 +22,13 @@ impl Driver {
                 self.check_copies(page, entry, &mut held)?;
             }
         }
-        let bring = self.chains.iter().filter(|chain| chain.brings.is_some()).count();
-        if self.prices.under_way() as usize != bring {
-            return Err(format!("{bring} chains bring, {} are counted", self.prices.under_way()));
+        let bring: u64 =
+            self.chains.iter().filter_map(|chain| chain.brings).map(|it| it.pages).sum();
+        if self.prices.under_way() != bring {
+            return Err(format!(
+                "chains bring {bring} pages, {} are counted",
+                self.prices.under_way()
+            ));
         }
         for (card, &frames) in held.iter().enumerate() {
             self.check_card(CardId(card as u8), frames)?;

@@ -23,6 +23,7 @@ use crate::api::command::{Executor, FaultIds, Phase, Run, Runs};
 use crate::api::event::StepErrorKind;
 use crate::faults::host::HostFault;
 use crate::faults::open::FaultKeys;
+use crate::migration::prices::Bringing;
 use crate::migration::stop::Holder;
 use crate::migration::transition::Transition;
 
@@ -195,8 +196,8 @@ pub(crate) struct Chain {
     pub(crate) parts: Vec<Part>,
     pub(crate) pending: Vec<Pending>,
     pub(crate) purpose: Purpose,
-    /// Since when it copies or fills, and whether no other did then; none: it does neither.
-    pub(crate) brings: Option<(Time, bool)>,
+    /// While it copies or fills.
+    pub(crate) brings: Option<Bringing>,
     pub(crate) deadline: Option<Time>,
     /// When the slot's timer is due; a slot has one at most, so that the heap of timers is bounded.
     pub(crate) armed: Option<Time>,

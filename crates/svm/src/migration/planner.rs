@@ -241,7 +241,7 @@ impl Driver {
     pub(crate) fn costs(&self) -> Option<Costs> {
         match self.config.costs {
             KnownCosts::None => None,
-            KnownCosts::Far(far) => self.prices.next().map(|bring| Costs { bring, far }),
+            KnownCosts::Far(far) => self.prices.costs(far),
             KnownCosts::Fixed(costs) => Some(costs),
         }
     }

@@ -3,57 +3,89 @@
 use farside_types::{Span, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::placement::Costs;
+
 /// A new value has a sixteenth of the weight.
 const WEIGHT: u64 = 16;
 
-/// How long chains take that copy or fill.
+/// How long it takes to bring something: chains that copy or fill, and each of their pages, since what is brought
+/// together shares its beginning and end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Prices {
-    /// Those that have begun and not ended.
-    under_way: u32,
-    /// Between the ends of two of them, while some are under way.
-    pace: Option<Span>,
-    /// From the beginning to the end of one that begins while no other is under way.
-    alone: Option<Span>,
-    /// When the last one ended.
+    chain: Price,
+    page: Price,
+    /// When the last chain ended.
     ended: Time,
 }
 
-impl Prices {
-    /// A chain begins; whether it is the only one.
-    pub(crate) fn begin(&mut self) -> bool {
-        self.under_way += 1;
-        self.under_way == 1
+/// A chain that brings pages, from its beginning on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bringing {
+    begun: Time,
+    /// No other was under way.
+    alone: bool,
+    pub(crate) pages: u64,
+}
+
+/// What one of several costs that are brought.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Price {
+    /// Those that have begun and not ended.
+    under_way: u64,
+    /// For each, between the ends of two chains, while some are under way.
+    pace: Option<Span>,
+    /// For each, from the beginning to the end of a chain that begins while no other is under way.
+    alone: Option<Span>,
+}
+
+impl Price {
+    fn end(&mut self, ended: Option<Span>, alone: Option<Span>, count: u64) {
+        let each = |span: Span| Span(span.0 / count.max(1));
+        ended.into_iter().for_each(|span| learn(&mut self.pace, each(span)));
+        alone.into_iter().for_each(|span| learn(&mut self.alone, each(span)));
     }
 
-    /// One that began at `begun`, `alone` or not, ends.
-    pub(crate) fn end(&mut self, now: Time, begun: Time, alone: bool) {
-        self.give_up();
+    /// What one takes that is asked for now: what it takes alone, or its turn behind those that are under way.
+    fn next(&self) -> Option<Span> {
+        let turn = self.pace.map(|pace| Span(pace.0.saturating_mul(self.under_way + 1)));
+        self.alone.max(turn)
+    }
+}
+
+impl Prices {
+    /// A chain begins that brings so many pages.
+    pub(crate) fn begin(&mut self, begun: Time, pages: u64) -> Bringing {
+        let alone = self.chain.under_way == 0;
+        self.chain.under_way += 1;
+        self.page.under_way += pages;
+        Bringing { begun, alone, pages }
+    }
+
+    /// It ends.
+    pub(crate) fn end(&mut self, now: Time, brought: Bringing) {
+        self.give_up(brought);
         // The first of those that began together has also taken what one takes alone.
-        if self.ended > begun {
-            learn(&mut self.pace, now.since(self.ended));
-        }
-        if alone {
-            learn(&mut self.alone, now.since(begun));
-        }
+        let ended = (self.ended > brought.begun).then(|| now.since(self.ended));
+        let alone = brought.alone.then(|| now.since(brought.begun));
+        self.chain.end(ended, alone, 1);
+        self.page.end(ended, alone, brought.pages);
         self.ended = now;
     }
 
-    /// One that has begun fails.
-    pub(crate) fn give_up(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
+    /// It fails.
+    pub(crate) fn give_up(&mut self, brought: Bringing) {
+        self.chain.under_way = self.chain.under_way.saturating_sub(1);
+        self.page.under_way = self.page.under_way.saturating_sub(brought.pages);
     }
 
-    /// How many have begun and not ended.
-    pub(crate) fn under_way(&self) -> u32 {
-        self.under_way
+    /// Pages of those that have begun and not ended.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.page.under_way
     }
 
-    /// What one that begins now will take: what it takes alone, or its turn behind those that are under way.
-    pub(crate) fn next(&self) -> Option<Span> {
-        let turns = u64::from(self.under_way) + 1;
-        let turn = self.pace.map(|pace| Span(pace.0.saturating_mul(turns)));
-        self.alone.max(turn)
+    /// What things cost now, where an access to another memory takes so long.
+    pub(crate) fn costs(&self, far: Span) -> Option<Costs> {
+        Some(Costs { bring: self.page.next()?, migration: self.chain.next()?, far })
     }
 }
 
@@ -68,6 +100,10 @@ mod tests {
 
     const US: Span = Span::from_micros(1);
 
+    fn page(prices: &Prices) -> Option<Span> {
+        prices.costs(US).map(|costs| costs.bring)
+    }
+
     fn at(micros: u64) -> Time {
         Time::ZERO + Span(US.0 * micros)
     }
@@ -75,27 +111,30 @@ mod tests {
     #[test]
     fn one_alone_costs_what_it_takes() {
         let mut prices = Prices::default();
-        assert_eq!(prices.next(), None, "nothing is known");
-        assert!(prices.begin());
-        assert_eq!(prices.next(), None);
-        prices.end(at(5), at(0), true);
-        assert_eq!(prices.next(), Some(Span(5 * US.0)));
+        assert_eq!(page(&prices), None, "nothing is known");
+        let only = prices.begin(at(0), 1);
+        assert_eq!(page(&prices), None);
+        prices.end(at(5), only);
+        assert_eq!(page(&prices), Some(Span(5 * US.0)));
     }
 
     #[test]
     fn one_behind_a_queue_waits_for_it_and_one_beside_others_does_not() {
         let mut serial = Prices::default();
-        (0..10).for_each(|_| _ = serial.begin());
-        (1..=4).for_each(|turn| serial.end(at(5 * turn), at(0), turn == 1));
-        assert_eq!(serial.next(), Some(Span(7 * 5 * US.0)), "six are under way");
+        let begun: Vec<_> = (0..10).map(|_| serial.begin(at(0), 1)).collect();
+        (1..=4).zip(&begun).for_each(|(turn, one)| serial.end(at(5 * turn), *one));
+        assert_eq!(page(&serial), Some(Span(7 * 5 * US.0)), "six are under way");
         let mut parallel = Prices::default();
-        for start in 0..40 {
-            let alone = parallel.begin();
-            if start >= 10 {
-                parallel.end(at(start), at(start - 10), alone);
-            }
-        }
-        let next = parallel.next().unwrap();
+        let begun: Vec<_> = (0..40)
+            .scan(Vec::new(), |before, start: u64| {
+                let old = before.get(start.wrapping_sub(10) as usize).copied();
+                before.push(parallel.begin(at(start), 1));
+                old.into_iter().for_each(|one| parallel.end(at(start), one));
+                Some(())
+            })
+            .collect();
+        assert_eq!(begun.len(), 40);
+        let next = page(&parallel).unwrap();
         assert!(
             (9 * US.0..=12 * US.0).contains(&next.0),
             "one ends each us, ten are under way: {next:?}"
@@ -103,11 +142,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_brought_together_shares_what_it_takes() {
+        let mut prices = Prices::default();
+        let group = prices.begin(at(0), 16);
+        let single = prices.begin(at(0), 1);
+        prices.end(at(32), group);
+        assert_eq!(page(&prices), Some(Span(2 * US.0)), "a sixteenth of the group's");
+        assert_eq!(
+            prices.costs(US).map(|costs| costs.migration),
+            Some(Span(32 * US.0)),
+            "all of it"
+        );
+        prices.end(at(34), single);
+        assert_eq!(prices.under_way(), 0);
+        let groups: Vec<_> = (0..2).map(|_| prices.begin(at(40), 16)).collect();
+        assert_eq!(page(&prices), Some(Span(33 * 2 * US.0)), "behind 32 pages");
+        groups.into_iter().for_each(|one| prices.give_up(one));
+        assert_eq!(page(&prices), Some(Span(2 * US.0)));
+    }
+
+    #[test]
     fn what_was_dear_is_not_dear_for_good() {
         let mut prices = Prices::default();
-        (0..100).for_each(|_| _ = prices.begin());
-        assert!(prices.next().is_none());
-        (1..=100).for_each(|turn| prices.end(at(turn), at(0), turn == 1));
-        assert_eq!(prices.next(), Some(US), "nothing is under way any more");
+        let begun: Vec<_> = (0..100).map(|_| prices.begin(at(0), 1)).collect();
+        assert!(page(&prices).is_none());
+        (1..).zip(begun).for_each(|(turn, one)| prices.end(at(turn), one));
+        assert_eq!(page(&prices), Some(US), "nothing is under way any more");
     }
 }

@@ -34,8 +34,8 @@ impl Driver {
             self.request_rolled_back(request, id, error);
         }
         // How long a failure took says nothing of what bringing costs.
-        if self.chains[id].brings.take().is_some() {
-            self.prices.give_up();
+        if let Some(failed) = self.chains[id].brings.take() {
+            self.prices.give_up(failed);
         }
         self.leave_pages(id);
         if !self.quarantine.is_empty() {

@@ -270,8 +270,8 @@ impl Driver {
     pub(crate) fn leave_pages(&mut self, id: ChainId) {
         let chain = &mut self.chains[id];
         debug_assert!(chain.purpose.faults.is_empty(), "{id} leaves faults without an answer");
-        if let Some((begun, alone)) = chain.brings.take() {
-            self.prices.end(self.now, begun, alone);
+        if let Some(brought) = chain.brings.take() {
+            self.prices.end(self.now, brought);
         }
         chain.stage = Stage::Closing;
         chain.deadline = None;

@@ -139,8 +139,10 @@ impl Driver {
             self.chains[id].parts.push(part);
         }
         self.chains[id].begin(purpose);
-        if self.chains[id].parts.iter().any(|part| part.transition.fills()) {
-            self.chains[id].brings = Some((now, self.prices.begin()));
+        let fills = self.chains[id].parts.iter().filter(|part| part.transition.fills());
+        let brings = fills.map(|part| u64::from(part.pages)).sum();
+        if brings > 0 {
+            self.chains[id].brings = Some(self.prices.begin(now, brings));
         }
         self.setup(now, id);
         self.advance(now, id);

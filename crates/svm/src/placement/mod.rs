@@ -102,8 +102,11 @@ impl Decision {
 /// What things cost on this machine, now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// To bring a page, from the decision until it can be used: what is under way goes before.
+    /// To bring a page as one of those that come with it, from the decision until it can be used: what is under way
+    /// goes before.
     pub bring: Span,
+    /// To bring a page, or several, by a migration of their own.
+    pub migration: Span,
     /// An access of a card to a line of another memory.
     pub far: Span,
 }

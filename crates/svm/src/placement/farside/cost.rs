@@ -17,9 +17,9 @@ pub(super) fn is_dear(costs: Costs, losers: u64) -> bool {
 }
 
 /// What it costs to move a group that so many others use, in accesses to another memory: each of its pages is brought,
-/// and asked for again by each of them.
+/// and asked for again by each of them, one by one.
 pub(super) fn of_group(costs: Costs, others: u64) -> u64 {
-    let all = times(costs.bring, GROUP_PAGES * (1 + others));
+    let all = times(costs.migration, GROUP_PAGES * (1 + others));
     all.0.checked_div(costs.far.0).unwrap_or(u64::MAX)
 }
 
@@ -75,11 +75,12 @@ mod tests {
 
     #[test]
     fn a_page_is_dear_if_it_costs_more_than_to_reach_over_once_for_each_line() {
-        let costs = |bring| Costs { bring: Span(US.0 * bring), far: US };
+        let costs =
+            |bring| Costs { bring: Span(US.0 * bring), migration: Span(US.0 * bring * 2), far: US };
         assert!(!is_dear(costs(64), 0));
         assert!(is_dear(costs(65), 0));
         assert!(is_dear(costs(33), 1), "who loses it has to bring it again");
-        assert_eq!(of_group(costs(2), 3), 2 * 16 * 4);
+        assert_eq!(of_group(costs(2), 3), 4 * 16 * 4);
         assert_eq!(
             of_group(Costs { far: Span(0), ..costs(1) }, 0),
             u64::MAX,

@@ -216,7 +216,7 @@ fn priced(text: &str, accesses: u64) -> Fixture {
     let mut fixture = Fixture::new(text, 2, 1024, 64);
     let far = Span::from_nanos(500);
     let bring = Span(far.0 * accesses);
-    fixture.driver.config.costs = KnownCosts::Fixed(Costs { bring, far });
+    fixture.driver.config.costs = KnownCosts::Fixed(Costs { bring, migration: bring, far });
     fixture
 }
 
