@@ -391,6 +391,67 @@ private:
     std::size_t size_;
 };
 
+// Memory that the program has already (a vector, an array), shared with the cards at its own addresses until this ends, or
+// is released: see farside_adopt. Until then the range lives, and keeps its place and its size.
+template <class T> class adopted {
+    static_assert(std::is_trivially_copyable_v<T>, "shared memory holds plain data");
+
+public:
+    using value_type = T;
+
+    template <class Range>
+    adopted(const space &in, Range &range, const char *name = nullptr)
+        : space_(in.get()), data_(std::data(range)), size_(std::size(range))
+    {
+        check(farside_adopt(space_, data_, size_ * sizeof(T), name));
+    }
+
+    adopted(adopted &&other) noexcept
+        : space_(other.space_), data_(std::exchange(other.data_, nullptr)),
+          size_(std::exchange(other.size_, 0))
+    {
+    }
+    adopted &operator=(adopted &&other) noexcept
+    {
+        std::swap(space_, other.space_);
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~adopted() { farside_release(space_, data_); }
+
+    // Brings all of it home, and says whether it was done: after an error it can be tried again. This is empty then.
+    void release()
+    {
+        check(farside_release(space_, data_));
+        data_ = nullptr;
+        size_ = 0;
+    }
+
+    T *data() noexcept { return data_; }
+    const T *data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    T *begin() noexcept { return data_; }
+    T *end() noexcept { return data_ + size_; }
+    const T *begin() const noexcept { return data_; }
+    const T *end() const noexcept { return data_ + size_; }
+    T &operator[](std::size_t index) { return data_[index]; }
+    const T &operator[](std::size_t index) const { return data_[index]; }
+#if __cplusplus >= 202002L
+    operator std::span<T>() noexcept { return {data_, size_}; }
+    operator std::span<const T>() const noexcept { return {data_, size_}; }
+#endif
+
+private:
+    farside_space *space_;
+    T *data_ = nullptr;
+    std::size_t size_;
+};
+
+template <class Range>
+adopted(const space &, Range &, const char * = nullptr)
+    -> adopted<std::remove_reference_t<decltype(*std::data(std::declval<Range &>()))>>;
+
 } // namespace farside
 
 #endif // FARSIDE_HPP

@@ -24,6 +24,7 @@ from farside._table import shared_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Buffer
 
 HOST = -1
 """The memory of the host, where a memory is asked for; a card's is its number."""
@@ -48,6 +49,48 @@ class _Bytes:
             "typestr": "|u1",
             "data": (memory.address, read_only),
         }
+
+
+class Adopted:
+    """An array of the program's own that is shared with the cards until `release`, or the end of `with`.
+
+    It keeps the array. When nothing refers to it any more, and no kernel holds the array, all of it comes home.
+    """
+
+    def __init__(self, space: _farside.Space, memory: _farside.Memory, array: Array) -> None:
+        self._space = space
+        self._memory: _farside.Memory | None = memory
+        self.array = array
+        """The array: the same as before, with the same address."""
+
+    def release(self) -> Array:
+        """Brings all of it home: it is an ordinary array again, with what kernels have written.
+
+        Raises LentError while a kernel holds it, FarsideError if bytes of it were lost with a card (they are zeros
+        then, and the array is ordinary), or if it cannot be brought home: it is shared as before, and can be released
+        again.
+        """
+        if self._memory is not None:
+            self._memory.give_back(self._space)
+            self._memory = None
+        return self.array
+
+    def __enter__(self) -> Array:
+        return self.array
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _of_buffer(source: Buffer) -> Array:
+    """An array over a buffer; as long as it lives, the buffer is not resized."""
+    try:
+        view = memoryview(source)
+    except TypeError:
+        raise TypeError(f"{type(source).__name__} is no array, and has no buffer that could be shared") from None
+    return np.asarray(view)
 
 
 @dataclass(frozen=True)
@@ -156,6 +199,24 @@ class Space:
         Raises TypeError for a type that holds Python objects, FarsideError if there is no room.
         """
         return _array(shape, dtype, lambda nbytes: self._space.alloc(nbytes, name))
+
+    def adopt(self, source: Array | Buffer, *, name: str = "") -> Adopted:
+        """Shares memory that the program has already, at its own address: no copy is made, now or later.
+
+        `source` is an array, or what has a writable buffer (`bytearray`, `array.array`, `memoryview`), of which an
+        array is made. `with space.adopt(array) as shared: ...` lends it like an array of the space; at the end all of
+        it is home. It is kept until then, and must not be resized. Pages that it shares with other data stay on the
+        host, where kernels reach them; cards in other processes need arrays of whole pages. A child made by fork has a
+        copy of its own, with right values. It needs Linux 6.8.
+
+        Raises TypeError for what is no writable array of plain values in one piece, FarsideError for memory of the
+        space or another one, of a file, or that cannot be shared on this machine.
+        """
+        array = source if isinstance(source, np.ndarray) else _of_buffer(source)
+        address, nbytes = address_and_bytes(array)
+        if not array.flags.writeable:
+            raise TypeError("the array is read only, and shared memory is the cards' to write; copy it by Space.copy")
+        return Adopted(self._space, self._space.adopt(address, nbytes, name, array), array)
 
     def array_on(
         self,

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::error::{FarsideError, raised};
+use crate::space::Space;
 
 /// An allocation. Freed when nothing refers to it any more: no array over it, and no kernel that it is lent to.
 #[pyclass(frozen, module = "farside")]
@@ -31,6 +32,13 @@ impl Memory {
             Allocation::Shared(_) | Allocation::Adopted(_) => true,
             Allocation::Own(bytes) => py.detach(|| bytes.host().is_ok()),
         }
+    }
+
+    /// Brings memory of the program's own home for good, which no kernel may hold; nothing for other memory.
+    fn give_back(&self, py: Python<'_>, space: &Space) -> PyResult<()> {
+        let Some(adopted) = self.allocation.adopted() else { return Ok(()) };
+        space.check_unused(&self.allocation).map_err(raised)?;
+        py.detach(|| adopted.give_back()).map_err(raised)
     }
 
     /// A copy of a card's own memory, however scattered its frames are.

@@ -104,6 +104,21 @@ impl Space {
         Ok(Memory::new(allocation, nbytes))
     }
 
+    /// Memory of an array of the program's own, which `keep` keeps.
+    fn adopt(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        nbytes: u64,
+        name: &str,
+        keep: Py<PyAny>,
+    ) -> PyResult<Memory> {
+        // SAFETY: the array is kept as long as the memory is shared.
+        let adopt = || unsafe { self.0.adopt(address, nbytes, name, Some(Box::new(keep))) };
+        let allocation = py.detach(adopt).map_err(raised)?;
+        Ok(Memory::new(allocation, nbytes))
+    }
+
     /// A card's own memory, zero, all of it there, in one of the card's memories; with `values`, which are as many bytes, these,
     /// which no kernel writes.
     fn alloc_on(
@@ -361,6 +376,11 @@ impl Space {
 impl Space {
     fn open(&self) -> PyResult<farside::Space> {
         self.0.open().map_err(raised)
+    }
+
+    /// Whether a kernel that has not ended holds memory that is to be given back.
+    pub(crate) fn check_unused(&self, memory: &Allocation) -> Result<(), farside::Error> {
+        self.0.check_unused(memory, "the array was not given back")
     }
 
     /// Where bytes of a card's own memory are; nothing of other memory.

@@ -1,9 +1,12 @@
 // What the C++ header makes of refusals, of moves, and of things that outlive their space.
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <farside.hpp>
 
@@ -19,6 +22,15 @@ template <class Act> static void refused(farside_status status, const char *word
     }
     std::fprintf(stderr, "`%s` was not refused\n", words);
     std::exit(1);
+}
+
+static std::atomic<bool> go;
+
+static std::int32_t wait_for_go(void *, void *const *, std::uint64_t, std::uint64_t)
+{
+    while (!go)
+        std::this_thread::yield();
+    return 0;
 }
 
 static std::int32_t fail(void *, void *const *, std::uint64_t, std::uint64_t) { return 5; }
@@ -54,6 +66,28 @@ int main()
     refused(FARSIDE_STATUS_NO_MEMORY, "pages",
             [&] { farside::buffer<double> all(*space, SIZE_MAX / 2); });
     refused(FARSIDE_STATUS_NO_CARD, "card 9", [&] { space->pin(x, 9); });
+
+    // A vector of the program's own, shared where it is.
+    std::vector<std::uint64_t> values(3000, 1);
+    {
+        farside::adopted shared(*space, values, "values");
+        space->call("farside.increment", farside::on(1), farside::write(shared));
+        assert(shared[2999] == 2);
+        space->migrate(shared, 1);
+        refused(FARSIDE_STATUS_BAD_MEMORY, "already", [&] { farside::adopted again(*space, values); });
+        auto holds = space->launch(wait_for_go, farside::on(0), farside::write(shared));
+        refused(FARSIDE_STATUS_LENT, "not freed", [&] { shared.release(); });
+        go = true;
+        holds.wait();
+        shared.release();
+        assert(shared.size() == 0 && values[0] == 2 && values[2999] == 2);
+        farside::adopted moved_on(*space, values);
+        shared = std::move(moved_on);
+        space->migrate(shared, 2);
+    }
+    assert(values[2999] == 2);
+    refused(FARSIDE_STATUS_BAD_MEMORY, "no memory of this space",
+            [&] { space->call("farside.sum", farside::on(0), farside::read(values)); });
 
     farside::buffer<float> moved(std::move(x));
     assert(x.size() == 0 && moved[7] == 7);

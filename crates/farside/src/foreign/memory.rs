@@ -34,7 +34,7 @@ pub struct AdoptedBytes {
     /// Held by who brings it home: who comes second finds it there.
     is_home: Mutex<bool>,
     /// What keeps the memory.
-    _kept: Mutex<Kept>,
+    kept: Mutex<Kept>,
 }
 
 impl AdoptedBytes {
@@ -49,7 +49,7 @@ impl AdoptedBytes {
         let length = bytes.end.saturating_sub(bytes.start);
         // SAFETY: the caller's.
         let lent = unsafe { space.runtime().adopt(VirtAddr(bytes.start), length, name) }?;
-        Ok(AdoptedBytes { space, bytes, lent, is_home: Mutex::new(false), _kept: Mutex::new(kept) })
+        Ok(AdoptedBytes { space, bytes, lent, is_home: Mutex::new(false), kept: Mutex::new(kept) })
     }
 
     /// Brings it home for good.
@@ -87,6 +87,11 @@ impl Drop for AdoptedBytes {
         }
         if let Err(error) = self.give_back() {
             tracing::error!(%error, "adopted memory was not given back whole");
+        }
+        if !self.is_home() {
+            // It may not be freed.
+            let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(kept.take());
         }
     }
 }
