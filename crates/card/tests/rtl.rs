@@ -4,13 +4,14 @@
 //! Then what a reader gets through them, and what is promised of that.
 //!
 //! `scripts/rtl/test.sh` and `scripts/rtl/report.sh` make the netlists that this loads, and run it: it is
-//! ignored otherwise. `FARSIDE_RTL_CYCLES` says how many cycles each netlist runs in lockstep, and
-//! `FARSIDE_RTL_NETLIST`, if it is set, which one does.
+//! ignored otherwise. `FARSIDE_RTL_CYCLES` says how many cycles each netlist runs in lockstep,
+//! `FARSIDE_RTL_NETLIST`, if it is set, which one does, and `FARSIDE_RTL_SEED` the first of the four seeds.
 
 mod random;
 mod rig_rtl;
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use farside_card::window::WindowGeometry;
@@ -99,6 +100,12 @@ fn cycles() -> u64 {
     std::env::var("FARSIDE_RTL_CYCLES").map_or(100_000, |text| text.parse().expect("a number"))
 }
 
+/// The seeds that each netlist runs with.
+fn seeds() -> Range<u64> {
+    let first = std::env::var("FARSIDE_RTL_SEED").map_or(0, |text| text.parse().expect("a number"));
+    first..first + 4
+}
+
 /// Whether the netlist of this name runs.
 fn is_asked_for(name: &str) -> bool {
     std::env::var("FARSIDE_RTL_NETLIST").map_or(true, |asked| asked == name)
@@ -115,7 +122,7 @@ fn model_and_vhdl_answer_the_same() {
         "FARSIDE_RTL_NETLIST is the name of no netlist"
     );
     for shape in shapes {
-        for seed in 0..4 {
+        for seed in seeds() {
             let mut lockstep = Lockstep::new(&folder, &shape, seed);
             lockstep.run(cycles / 8);
             lockstep.reset();
@@ -141,7 +148,7 @@ fn model_and_vhdl_answer_the_same_to_readers_and_writers() {
     }
     let (folder, cycles) = (netlists(), cycles());
     let mut often = [0; 6];
-    for seed in 0..4 {
+    for seed in seeds() {
         let seen = Whole::new(&folder, seed).run(cycles / 4);
         println!("mmu seed {seed}: {seen:?}");
         assert!(seen.bursts > cycles / 400, "{seen:?}");
