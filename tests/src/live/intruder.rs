@@ -32,7 +32,7 @@ pub struct Asked {
     pub address: u64,
     /// Bytes.
     pub count: u64,
-    /// Whether all of it lies in memory that the program has mapped for its card.
+    /// Whether all of it lies in memory that the program had mapped for its card when it answered.
     pub is_shared: bool,
     /// What the program answered: whether it did what was asked.
     pub granted: Option<bool>,
@@ -59,6 +59,14 @@ enum Who {
 }
 
 impl Known {
+    /// Whether all of it lies in memory that the program has mapped.
+    fn has_mapped(&self, address: u64, count: u64) -> bool {
+        let inside = |&(start, size): &(u64, u64)| {
+            address >= start && address - start < size && count <= size - (address - start)
+        };
+        self.maps.iter().any(inside)
+    }
+
     /// An id that no request has that is open.
     fn id_for(&mut self, who: Who) -> u16 {
         loop {
@@ -187,6 +195,9 @@ fn note(known: &Mutex<Known>, header: &Header, bytes: &mut [u8]) -> bool {
     let who = if is_reply && is_dma { known.open.remove(&header.id) } else { None };
     match who {
         Some(Who::Intruder(number)) => {
+            // The program may have mapped it while it was asked, and said so before it answered.
+            let (address, count) = (known.asked[number].address, known.asked[number].count);
+            known.asked[number].is_shared |= known.has_mapped(address, count);
             known.asked[number].granted = Some(header.flags & ERROR == 0);
             true
         }
@@ -242,10 +253,7 @@ fn ask(
 ) -> io::Result<()> {
     let id = {
         let mut known = known.lock().expect("nobody panicked");
-        let inside = |&(start, size): &(u64, u64)| {
-            address >= start && address - start < size && count <= size - (address - start)
-        };
-        let is_shared = known.maps.iter().any(inside);
+        let is_shared = known.has_mapped(address, count);
         if known.asked.len() >= ASKED_MAX {
             // Enough was tried.
             return Ok(());
