@@ -117,6 +117,9 @@ up() { # up HOST ADDRESS
     on "$1" "$farside" lend up --listen "$2:7301" --device "card0=$work/card-$1" --lease 2 --name "$1" --json
 }
 joined=$(up a 10.77.0.4)
+# The daemon of one runs before it joins, long enough to hear of the others: they are no members of its own group.
+on d "$farside" who >/dev/null
+sleep 3
 for host in b c d; do
     on "$host" "$farside" join 10.77.0.4:7301 "$(token <<<"$joined")" --name "$host" >/dev/null
     joined=$(on a "$farside" lend invite --json)

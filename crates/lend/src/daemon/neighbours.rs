@@ -168,6 +168,11 @@ impl Daemon {
             if noted.len() > HOSTS_MAX {
                 noted.clear();
             }
+            // Who has no group yet may still join those that stand in the registry.
+            if self.is_alone() {
+                sleep(NOTING).await;
+                continue;
+            }
             // Most changes are of devices, and there are many.
             let new = self.registry.addresses(&noted);
             for (host, address) in new.into_iter().filter(|(host, _)| *host != self.host()) {
@@ -178,6 +183,13 @@ impl Daemon {
             }
             sleep(NOTING).await;
         }
+    }
+
+    /// Whether it belongs to no group: it has joined nobody, nobody has joined it, and it has no certificates of an
+    /// organisation.
+    fn is_alone(&self) -> bool {
+        let founded = matches!(self.home.authority(), Ok(Some(_)));
+        founded && !self.identity().is_organisations && self.peers().is_empty()
     }
 
     /// What is known of a host that does not answer, and how long ago it was heard.
