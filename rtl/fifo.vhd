@@ -5,6 +5,11 @@
 
 library ieee;
   use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+
+library work;
+  use work.index_pkg.all;
+  use work.window_pkg.all;
 
 entity fifo is
   generic (
@@ -41,32 +46,27 @@ architecture rtl of fifo is
 
   type Memory_t is array (0 to places - 1) of std_logic_vector(Width_g - 1 downto 0);
 
-  signal Memory : Memory_t;
-  signal First  : natural range 0 to places - 1;
-  signal Free   : natural range 0 to places - 1;
-  signal Held   : natural range 0 to Depth_g;
-  signal Push   : std_logic;
-  signal Pop    : std_logic;
-
-  function following (place : natural) return natural is
-  begin
-    if place = places - 1 then
-      return 0;
-    end if;
-    return place + 1;
-  end function;
+  signal Memory  : Memory_t;
+  signal First   : natural range 0 to places - 1;
+  signal Free    : natural range 0 to places - 1;
+  signal Held    : unsigned(bitsOf(Depth_g + 1) - 1 downto 0);
+  -- It holds fewer words than it may; it holds any.
+  signal HasRoom : std_logic;
+  signal HasSome : std_logic;
+  signal Push    : std_logic;
+  signal Pop     : std_logic;
 
 begin
 
-  In_Ready  <= '1' when Held /= Depth_g else '0';
-  Out_Valid <= '1' when Held /= 0 else '0';
+  In_Ready  <= HasRoom;
+  Out_Valid <= HasSome;
   Out_Data  <= Memory(First);
-  Level     <= Held;
+  Level     <= to_integer(Held);
   In_Place  <= Free;
   Out_Place <= First;
 
-  Push <= '1' when In_Valid = '1' and Held /= Depth_g else '0';
-  Pop  <= '1' when Out_Ready = '1' and Held /= 0 else '0';
+  Push <= In_Valid and HasRoom;
+  Pop  <= Out_Ready and HasSome;
 
   p_store : process (Clk) is
   begin
@@ -81,20 +81,27 @@ begin
   begin
     if rising_edge(Clk) then
       if Push = '1' then
-        Free <= following(Free);
+        Free <= following(Free, places);
       end if;
       if Pop = '1' then
-        First <= following(First);
+        First <= following(First, places);
       end if;
+      -- Who comes and who goes is known late in a cycle: all else hangs on registers alone.
       if Push = '1' and Pop = '0' then
-        Held <= Held + 1;
+        Held    <= oneMore(Held);
+        HasRoom <= '0' when Held = Depth_g - 1 else '1';
+        HasSome <= '1';
       elsif Push = '0' and Pop = '1' then
-        Held <= Held - 1;
+        Held    <= oneLess(Held);
+        HasRoom <= '1';
+        HasSome <= '0' when Held = 1 else '1';
       end if;
       if Rst = '1' then
-        First <= 0;
-        Free  <= 0;
-        Held  <= 0;
+        First   <= 0;
+        Free    <= 0;
+        Held    <= (others => '0');
+        HasRoom <= '1';
+        HasSome <= '0';
       end if;
     end if;
   end process;

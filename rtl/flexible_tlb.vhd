@@ -101,8 +101,8 @@ architecture rtl of flexible_tlb is
   type State_t is (
     -- Nothing is to be done; a command is looked at
     Idle, Begun,
-    -- An entry is read, compared with the command's pages; its parts are measured, and put, one at a time
-    CutRead, CutCompare, CutMeasure, CutPut, CutWait,
+    -- An entry is read, compared with the command's pages; its parts are measured, chosen and put, one at a time
+    CutRead, CutCompare, CutMeasure, CutChoose, CutPut,
     -- An entry is read, compared with the new run, and joined with it
     JoinRead, JoinCompare, JoinTake,
     -- The new run is put
@@ -136,6 +136,8 @@ architecture rtl of flexible_tlb is
     Bounds    : PartBounds_t;
     Are       : std_logic_vector(2 downto 0);
     Left      : PartPages_t;
+    -- The part that is put next.
+    Part      : Part_t;
     -- None was put yet.
     IsFirst   : std_logic;
     -- It lies right before the run, or right behind, and both have so many pages.
@@ -164,7 +166,7 @@ architecture rtl of flexible_tlb is
   signal PutFirst : Key_t;
   signal PutBound : Bound_t;
   signal PutWhere : Where_t;
-  signal Part     : Part_t;
+  signal Longest  : Part_t;
   signal IsCut    : std_logic;
   signal Lost     : std_logic;
   signal Found    : std_logic_vector(KeptBits_c - 1 downto 0);
@@ -220,7 +222,7 @@ begin
 
   end generate;
 
-  Look_Hit       <= or (Hits);
+  Look_Hit       <= isAny(Hits, 6);
   Found          <= Kept(to_integer(unsigned(indexOf(r.Hits, PlaceBits_c))));
   Found_Valid    <= r.HitValid;
   Found_Held     <= or (r.Hits);
@@ -239,8 +241,8 @@ begin
   ------------------------------------------------------------------------------------------------
   -- What is written: the longest part that is left, of parts of one length the first; or the new run
   ------------------------------------------------------------------------------------------------
-  Part <= 0 when r.Left(0) >= r.Left(1) and r.Left(0) >= r.Left(2) else
-          1 when r.Left(1) >= r.Left(2) else 2;
+  Longest <= 0 when r.Left(0) >= r.Left(1) and r.Left(0) >= r.Left(2) else
+             1 when r.Left(1) >= r.Left(2) else 2;
 
   -- The pages of the command that the entry has are taken out, or are read-only from now on.
   IsCut <= r.Held and isBelow('0' & r.OfFirst, r.Bound) and isBelow('0' & r.First, r.OfBound)
@@ -259,17 +261,15 @@ begin
       when CutCompare =>
         Clear <= IsCut;
       when CutPut =>
-        if r.Left(Part) /= 0 then
-          Put  <= r.IsFirst or r.HasFree;
-          Lost <= not (r.IsFirst or r.HasFree);
-        end if;
+        Put  <= r.IsFirst or r.HasFree;
+        Lost <= not (r.IsFirst or r.HasFree);
         if r.IsFirst = '1' then
           PutPlace <= r.Place;
         end if;
-        PutFirst <= r.Firsts(Part);
-        PutBound <= r.Bounds(Part);
+        PutFirst <= r.Firsts(r.Part);
+        PutBound <= r.Bounds(r.Part);
         PutWhere <= r.OfWhere;
-        if Part = 1 then
+        if r.Part = 1 then
           PutWhere(WhereBits_c - 1) <= '0';
         end if;
       when JoinTake =>
@@ -413,18 +413,20 @@ begin
             end if;
           end loop;
           r.IsFirst <= '1';
-          r.State   <= CutPut;
+          r.State   <= CutChoose;
 
-        when CutPut =>
-          r.Left(Part) <= (others => '0');
-          r.IsFirst    <= '0';
-          r.State      <= CutWait;
-          if r.Left(Part) = 0 then
+        when CutChoose =>
+          -- An entry that is free is known again, if one was taken in the cycle before.
+          r.Part  <= Longest;
+          r.State <= CutPut;
+          if r.Left(0) = 0 and r.Left(1) = 0 and r.Left(2) = 0 then
             cut;
           end if;
 
-        when CutWait =>
-          r.State <= CutPut;
+        when CutPut =>
+          r.Left(r.Part) <= (others => '0');
+          r.IsFirst      <= '0';
+          r.State        <= CutChoose;
 
         when JoinRead =>
           r.State <= JoinCompare;

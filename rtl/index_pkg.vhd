@@ -36,6 +36,11 @@ package index_pkg is
   -- The place that follows in a ring of so many.
   function following (place : natural; places : positive) return natural;
 
+  -- A number of few bits and 1, or less 1, without a carry: each bit is of those up to it, in one look-up table.
+  function oneMore (number : unsigned) return unsigned;
+
+  function oneLess (number : unsigned) return unsigned;
+
 end package;
 
 package body index_pkg is
@@ -79,8 +84,8 @@ package body index_pkg is
     variable bits_v   : std_logic_vector(bits'length - 1 downto 0) := bits;
     variable groups_v : std_logic_vector(Groups_c - 1 downto 0) := (others => '0');
   begin
-    for i in bits_v'reverse_range loop
-      groups_v(i / group_size) := groups_v(i / group_size) or bits_v(i);
+    for i in groups_v'range loop
+      groups_v(i) := or (bits_v(minimum((i + 1) * group_size, bits'length) - 1 downto i * group_size));
     end loop;
     if Groups_c = 1 then
       return groups_v(0);
@@ -165,6 +170,24 @@ package body index_pkg is
       return 0;
     end if;
     return place + 1;
+  end function;
+
+  function oneMore (number : unsigned) return unsigned is
+    variable number_v : unsigned(number'length - 1 downto 0) := number;
+    variable more_v   : unsigned(number'length - 1 downto 0);
+    -- All bits below are set.
+    variable all_v    : std_logic := '1';
+  begin
+    for i in number_v'reverse_range loop
+      more_v(i) := number_v(i) xor all_v;
+      all_v     := all_v and number_v(i);
+    end loop;
+    return more_v;
+  end function;
+
+  function oneLess (number : unsigned) return unsigned is
+  begin
+    return not oneMore(not number);
   end function;
 
 end package body;

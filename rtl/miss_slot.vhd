@@ -78,7 +78,10 @@ begin
         Used    <= '1';
         Walking <= '1';
         Sharing <= not Take_Dropped;
-        Page    <= Look_Page;
+      end if;
+      -- Nobody asks of a slot that is free what its page is: the last one there was is that of the walk.
+      if Used = '0' and Sharing = '0' then
+        Page <= Look_Page;
       end if;
       if Rst = '1' then
         Used    <= '0';

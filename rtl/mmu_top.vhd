@@ -559,7 +559,19 @@ begin
       Out_Place => open
     );
 
-  Bound <= std_logic_vector(unsigned('0' & Last) + 1);
+  -- One more than the last page, both halves at once: a carry goes through one of them.
+  p_bound : process (all) is
+    constant Half_c  : positive := KeyBits_c / 2;
+    variable lower_v : unsigned(Half_c - 1 downto 0);
+    variable upper_v : unsigned(KeyBits_c downto Half_c);
+  begin
+    lower_v := unsigned(Last(Half_c - 1 downto 0)) + 1;
+    upper_v := unsigned('0' & Last(KeyBits_c - 1 downto Half_c));
+    if and (Last(Half_c - 1 downto 0)) = '1' then
+      upper_v := upper_v + 1;
+    end if;
+    Bound <= std_logic_vector(upper_v & lower_v);
+  end process;
 
   i_flexible : entity work.flexible_stage
     generic map (

@@ -48,8 +48,43 @@ MUTANTS = [
     Mutant(
         "a request in the cycle after a fault was seen finds what was found before",
         "translator.vhd",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot);",
+        "SlotFree(r.NextSlot) and not r.FaultSeen\n              and not FaultDrops;",
+        "SlotFree(r.NextSlot)\n              and not FaultDrops;",
+        "proof:translator",
+    ),
+    Mutant(
+        "a request in the second cycle after a fault was seen finds what was found before",
+        "translator.vhd",
+        "SlotFree(r.NextSlot) and not r.FaultSeen\n              and not FaultDrops;",
+        "SlotFree(r.NextSlot) and not r.FaultSeen;",
+        "proof:translator",
+    ),
+    Mutant(
+        "what follows a fault at once takes its address away",
+        "translator.vhd",
+        "  OutFree  <= not r.OutValid or (Out_Ready and not r.OutIsFault);",
+        "  OutFree  <= not r.OutValid or Out_Ready;",
+        "proof:translator",
+    ),
+    Mutant(
+        "the page of a slot that is taken is the one that was asked for next",
+        "miss_slot.vhd",
+        "      if Used = '0' and Sharing = '0' then\n        Page",
+        "      if Walking = '0' or Sharing = '0' then\n        Page",
+        "proof:translator",
+    ),
+    Mutant(
+        "the page of a walk under way is written over",
+        "translator.vhd",
+        "      if SlotFree(r.NextSlot) = '1' then",
+        "      if true then",
+        "proof:translator",
+    ),
+    Mutant(
+        "a walk that is shown becomes that of another page",
+        "translator.vhd",
+        "      if r.WalkValid = '0' or Walk_Ready = '1' then\n        r.WalkPage",
+        "      if true then\n        r.WalkPage",
         "proof:translator",
     ),
     Mutant(
@@ -139,14 +174,14 @@ MUTANTS = [
     Mutant(
         "a fault that was seen is forgotten only if nobody has asked since",
         "translator.vhd",
-        "DropLoads   <= InvalLoads or FaultSeen;",
+        "DropLoads   <= InvalLoads or r.FaultSeen;",
         "DropLoads   <= InvalLoads;",
         "proof:translator",
     ),
     Mutant(
         "an invalidation in the cycle of a fault is lost",
         "translator.vhd",
-        "not r.Draining and not FaultSeen;",
+        "not r.Draining and not r.FaultSeen;",
         "not r.Draining;",
         "proof:translator",
     ),
@@ -167,8 +202,8 @@ MUTANTS = [
     Mutant(
         "an answer that nobody has taken is written over",
         "translator.vhd",
-        "OutFree   <= not r.OutValid or Out_Ready;",
-        "OutFree   <= '1';",
+        "OutFree  <= not r.OutValid or (Out_Ready and not r.OutIsFault);",
+        "OutFree  <= '1';",
         "proof:translator",
     ),
     Mutant(
@@ -181,15 +216,15 @@ MUTANTS = [
     Mutant(
         "a walk that the walker has not taken is written over",
         "translator.vhd",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;",
-        "InReady  <= QueueReady and SlotFree(r.NextSlot) and not FaultDrops;",
+        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and",
+        "InReady  <= QueueReady and",
         "proof:translator",
     ),
     Mutant(
         "a slot is taken while somebody waits for its result",
         "translator.vhd",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and not FaultDrops;",
+        "(not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not r.FaultSeen",
+        "(not r.WalkValid or Walk_Ready) and not r.FaultSeen",
         "proof:translator",
     ),
     Mutant(
@@ -223,8 +258,8 @@ MUTANTS = [
     Mutant(
         "only the page that was asked for last is shared",
         "translator.vhd",
-        "IsShared <= or (Founds);",
-        "IsShared <= or (Founds) when r.WalkPage = Page else '0';",
+        "IsShared <= isAny(Founds, 6);",
+        "IsShared <= isAny(Founds, 6) when r.WalkPage = Page else '0';",
         bench("requests for a page whose*"),
     ),
     Mutant(
@@ -237,8 +272,8 @@ MUTANTS = [
     Mutant(
         "throughput falls past 21 slots: the others are never taken",
         "translator.vhd",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;",
-        "InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and SlotFree((r.NextSlot + 11) mod Slots_g) and not FaultDrops;",
+        "SlotFree(r.NextSlot) and not r.FaultSeen",
+        "SlotFree(r.NextSlot) and SlotFree((r.NextSlot + 11) mod Slots_g) and not r.FaultSeen",
         bench("slots=32*as many walks*"),
     ),
     Mutant(
@@ -300,15 +335,15 @@ MUTANTS = [
     Mutant(
         "a fault that was seen is the end of an invalidation",
         "translator.vhd",
-        "r.DropAsked <= not FaultSeen;",
+        "r.DropAsked <= not r.FaultSeen;",
         "r.DropAsked <= '1';",
         "proof:translator",
     ),
     Mutant(
         "an address of another window is translated",
         "translator.vhd",
-        "IsInside <= '1' when In_Addr(AddrBits_g - 1 downto InsideBits_c) = Window_Base else '0';",
-        "IsInside <= '1' when In_Addr(AddrBits_g - 2 downto InsideBits_c) = Window_Base(AddrBits_g - 2 downto InsideBits_c) else '0';",
+        "In_Addr(AddrBits_g - 1 downto InsideBits_c) xor Window_Base, 3);",
+        "In_Addr(AddrBits_g - 2 downto InsideBits_c) xor Window_Base(AddrBits_g - 2 downto InsideBits_c), 3);",
         "lockstep",
     ),
     # ---- the walker
@@ -357,8 +392,8 @@ MUTANTS = [
     Mutant(
         "the word beside the page's is used",
         "walker.vhd",
-        "if OldWord = i then",
-        "if OldWord / 2 = i / 2 then",
+        "      Result <= toEntry(words_v(OldWord), NumBits_c);",
+        "      Result <= toEntry(words_v(OldWord / 2 * 2), NumBits_c);",
         "proof:walker",
     ),
     Mutant(
@@ -857,8 +892,8 @@ MUTANTS = [
     Mutant(
         "what was made read-only may be written to",
         "flexible_tlb.vhd",
-        "        if Part = 1 then",
-        "        if Part > 2 then",
+        "        if r.Part = 1 then",
+        "        if r.Part > 2 then",
         "bench:*tb_flexible_tlb*entries=5*random*",
     ),
     Mutant(
@@ -2206,8 +2241,8 @@ MUTANTS = [
     Mutant(
         "a queue is full one word too late",
         "fifo.vhd",
-        "In_Ready  <= '1' when Held /= Depth_g else '0';",
-        "In_Ready  <= '1';",
+        "HasRoom <= '0' when Held = Depth_g - 1 else '1';",
+        "HasRoom <= '0' when Held = Depth_g else '1';",
         RANDOM,
     ),
     Mutant(

@@ -64,6 +64,8 @@ architecture rtl of space_directory is
 
   subtype Flags_t is std_logic_vector(2 ** HeldBits_g - 1 downto 0);
 
+  type Words_t is array (0 to Words_c - 1) of std_logic_vector(WordBits_c - 1 downto 0);
+
   -- With their tags.
   type Held_t is array (0 to 2 ** HeldBits_g - 1) of std_logic_vector(TagBits_c + KeptBits_c - 1 downto 0);
 
@@ -85,6 +87,8 @@ architecture rtl of space_directory is
   signal Held    : Held_t;
   signal IsHeld  : Flags_t;
   signal Failed  : std_logic;
+  -- What was found is kept, if it is no fault.
+  signal Keeps   : std_logic;
   signal Index   : natural range 0 to 2 ** HeldBits_g - 1;
   signal Tag     : std_logic_vector(TagBits_c - 1 downto 0);
   signal Kept    : std_logic_vector(TagBits_c + KeptBits_c - 1 downto 0);
@@ -110,6 +114,17 @@ begin
   Look_Known <= IsKnown or Failed;
   Look_Entry <= Result when Failed = '1' else toEntry(Kept(KeptBits_c - 1 downto 0), KeptBits_c - AspectBits_c);
 
+  Keeps      <= '1' when State = Ended and Result.Status = StatusOk_c else '0';
+
+  p_held : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if Keeps = '1' then
+        Held(Index) <= Tag & toVector(Result, KeptBits_c - AspectBits_c);
+      end if;
+    end if;
+  end process;
+
   ------------------------------------------------------------------------------------------------
   -- A walk, a level at a time
   ------------------------------------------------------------------------------------------------
@@ -127,13 +142,12 @@ begin
   end process;
 
   p_word : process (all) is
+    variable words_v : Words_t;
   begin
-    Word <= Come_Data(WordBits_c - 1 downto 0);
-    for i in 1 to Words_c - 1 loop
-      if to_integer(unsigned(Step(LineBits_c - 1 downto 0))) = i then
-        Word <= Come_Data((i + 1) * WordBits_c - 1 downto i * WordBits_c);
-      end if;
+    for i in words_v'range loop
+      words_v(i) := Come_Data((i + 1) * WordBits_c - 1 downto i * WordBits_c);
     end loop;
+    Word <= words_v(to_integer(unsigned(Step)) mod Words_c);
   end process;
 
   p_walk : process (Clk) is
@@ -181,8 +195,7 @@ begin
           end if;
         when Ended =>
           State <= Idle;
-          if Result.Status = StatusOk_c then
-            Held(Index)   <= Tag & toVector(Result, KeptBits_c - AspectBits_c);
+          if Keeps = '1' then
             IsHeld(Index) <= not IsStale;
           else
             Failed <= not IsStale;

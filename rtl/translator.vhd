@@ -155,7 +155,7 @@ architecture rtl of translator is
     FillHeld   : Held_t;
     -- A request was accepted in the cycle before: the entry that has its page, if one has, and its place in the queue.
     IsNew      : std_logic;
-    NewEntry   : std_logic_vector(EntryBits_c - 1 downto 0);
+    NewHits    : Entries_t;
     NewPlace   : Place_t;
     OutValid   : std_logic;
     OutAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
@@ -164,7 +164,10 @@ architecture rtl of translator is
     OutInside  : std_logic;
     OutMemory  : Memory_t;
     OutStatus  : Status_t;
-    -- An invalidation is taken in this cycle, or a fault was answered in the one before; the first of the two.
+    OutIsFault : std_logic;
+    -- A fault was answered in the cycle before; its address is still there.
+    FaultSeen  : std_logic;
+    -- An invalidation is taken in this cycle, or a fault was answered two cycles before; the first of the two.
     Drops      : std_logic;
     DropAsked  : std_logic;
     -- Its pages, of an invalidation the smallest aligned run that has them all; or those of the result that
@@ -227,7 +230,6 @@ architecture rtl of translator is
   signal OutFree     : std_logic;
   signal Load        : std_logic;
   signal Answered    : std_logic;
-  signal FaultSeen   : std_logic;
 
   signal SlotFree    : Slots_t;
   signal SlotWalking : Slots_t;
@@ -258,13 +260,14 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Requests: what is held, or waited for already
   ------------------------------------------------------------------------------------------------
-  -- Pages of an invalidation are dropped in the cycle in which that is taken, the page of a fault only in the one
-  -- after: nobody is accepted in it.
-  InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not FaultDrops;
+  -- Pages of an invalidation are dropped in the cycle in which that is taken, the page of a fault only in the second
+  -- after it was answered: nobody is accepted in these two.
+  InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot) and not r.FaultSeen
+              and not FaultDrops;
   In_Ready <= InReady;
   Accept   <= In_Valid and InReady;
 
-  IsInside <= '1' when In_Addr(AddrBits_g - 1 downto InsideBits_c) = Window_Base else '0';
+  IsInside <= not isAny(In_Addr(AddrBits_g - 1 downto InsideBits_c) xor Window_Base, 3);
   Page     <= In_Addr(InsideBits_c - 1 downto PageBits_g);
 
   g_entries : for i in 0 to Entries_g - 1 generate
@@ -292,12 +295,12 @@ begin
 
   end generate;
 
-  IsHeld <= IsInside and or (Hits);
+  IsHeld <= IsInside and isAny(Hits, 6);
 
   -- A walk that is asked for in the cycle of an invalidation of its page is one of before.
   PageDropped <= r.Drops and not isAny((Page xor r.DropPage) and not r.DropMask, 2);
 
-  IsShared <= or (Founds);
+  IsShared <= isAny(Founds, 6);
   IsWalked <= Accept and IsInside and not IsHeld and not IsShared;
   UsesSlot <= Accept and IsInside and not IsHeld;
   UseSlot  <= indexOf(Founds, SlotBits_c) when IsShared = '1' else
@@ -395,7 +398,8 @@ begin
   p_memories : process (Clk) is
   begin
     if rising_edge(Clk) then
-      if IsWalked = '1' then
+      -- Of the page that is there: the one that takes the slot is the last.
+      if SlotFree(r.NextSlot) = '1' then
         PageRam(r.NextSlot) <= Page;
       end if;
       if UsesSlot = '1' then
@@ -428,12 +432,13 @@ begin
   HeadIsUser <= '1' when unsigned(UserRam(HeadSlot)) = HeadPlace else '0';
 
   -- The translation of the oldest request, if it was held: that one was accepted in the cycle before, or earlier.
-  NewHeld  <= HeldRam(to_integer(unsigned(r.NewEntry)));
+  NewHeld  <= HeldRam(to_integer(unsigned(indexOf(r.NewHits, EntryBits_c))));
   HeadHeld <= NewHeld when r.IsNew = '1' and QueueLevel = 1 else PlaceRam(HeadPlace);
 
-  OutFree   <= not r.OutValid or Out_Ready;
-  Answered  <= r.OutValid and Out_Ready;
-  FaultSeen <= Answered when r.OutStatus /= StatusOk_c else '0';
+  -- Behind a fault nothing follows at once: whoever takes answers says so late in a cycle, and that it was a fault
+  -- is known in the next one.
+  OutFree  <= not r.OutValid or (Out_Ready and not r.OutIsFault);
+  Answered <= r.OutValid and Out_Ready;
 
   -- A result that comes in this cycle is used in it: as answers are in order, the walk that the oldest
   -- request waits for is the oldest one under way, or over.
@@ -474,10 +479,10 @@ begin
   Walk_Page    <= r.WalkPage;
 
   ------------------------------------------------------------------------------------------------
-  -- Invalidation; a fault that is answered in this cycle is one of its page, and goes first
+  -- Invalidation; a fault that was answered in the cycle before is one of its page, and goes first
   ------------------------------------------------------------------------------------------------
-  InvalLoads  <= Inval_Valid and not InvalTaken and not r.WasAsked and not r.Draining and not FaultSeen;
-  DropLoads   <= InvalLoads or FaultSeen;
+  InvalLoads  <= Inval_Valid and not InvalTaken and not r.WasAsked and not r.Draining and not r.FaultSeen;
+  DropLoads   <= InvalLoads or r.FaultSeen;
   InvalTaken  <= r.Drops and r.DropAsked;
   FaultDrops  <= r.Drops and not r.DropAsked;
   Inval_Ready <= InvalTaken;
@@ -500,9 +505,11 @@ begin
       if Walk_Ready = '1' then
         r.WalkValid <= '0';
       end if;
+      if r.WalkValid = '0' or Walk_Ready = '1' then
+        r.WalkPage <= Page;
+      end if;
       if IsWalked = '1' then
         r.WalkValid <= '1';
-        r.WalkPage  <= Page;
         r.NextSlot  <= following(r.NextSlot, Slots_g);
       end if;
       if Walked = '1' then
@@ -528,7 +535,7 @@ begin
       r.FillEntry <= r.NextEntry;
       r.FillHeld  <= r.DropMask(RunBits_g - 1 downto 0) & r.CameWhere;
       r.IsNew     <= Accept;
-      r.NewEntry  <= indexOf(Hits, EntryBits_c);
+      r.NewHits   <= Hits;
       r.NewPlace  <= InPlace;
 
       -- The answer to the oldest request
@@ -553,14 +560,16 @@ begin
         r.OutInside <= HeadInside;
         r.OutMemory <= memory_v;
         r.OutStatus <= status_v;
+        r.OutIsFault <= '1' when status_v /= StatusOk_c else '0';
       end if;
+      r.FaultSeen <= Answered and r.OutIsFault;
 
       -- What is not as it was
       r.Drops     <= DropLoads;
-      r.DropAsked <= not FaultSeen;
+      r.DropAsked <= not r.FaultSeen;
       r.Dropped   <= r.Drops;
       r.WasAsked  <= InvalTaken;
-      if FaultSeen = '1' then
+      if r.FaultSeen = '1' then
         r.DropPage <= r.OutAddr(InsideBits_c - 1 downto PageBits_g);
         r.DropMask <= (others => '0');
       elsif InvalLoads = '1' then
@@ -601,6 +610,7 @@ begin
         r.Filled     <= '0';
         r.IsNew      <= '0';
         r.OutValid   <= '0';
+        r.FaultSeen  <= '0';
         r.Drops      <= '0';
         r.Dropped    <= '0';
         r.WasAsked   <= '0';

@@ -130,6 +130,9 @@ architecture rtl of walker is
 
   subtype Tag_t is std_logic_vector(TagBits_c - 1 downto 0);
 
+  -- Of a line, as they are kept.
+  type Words_t is array (0 to Words_c - 1) of std_logic_vector(KeptBits_c - 1 downto 0);
+
   -- What is kept of a walk that waits for its response: that it needs a line, then the number of its
   -- word there and the line's place; or what the root says.
   constant PlaceBits_c : positive := bitsOf(Lines_g);
@@ -204,7 +207,7 @@ architecture rtl of walker is
   signal OldPlace    : natural range 0 to Walks_g;
   signal OldIsLine   : std_logic;
   signal OldLine     : natural range 0 to Lines_g - 1;
-  signal OldWord     : natural range 0 to 2 * Words_c - 1;
+  signal OldWord     : natural range 0 to Words_c - 1;
 
   signal ReadFailed  : std_logic;
   signal LineIn      : std_logic_vector(Words_c * KeptBits_c - 1 downto 0);
@@ -591,17 +594,17 @@ begin
   OldIsLine <= UserOut(UserBits_c - 1);
   -- Of the same word, so that what the root says is never taken for a place.
   OldLine   <= to_integer(unsigned(UserOut(PlaceBits_c - 1 downto 0))) when UserOut(UserBits_c - 1) = '1' else 0;
-  OldWord   <= to_integer(unsigned(UserOut(PlaceBits_c + LineBits_c downto PlaceBits_c)));
+  OldWord   <= to_integer(unsigned(UserOut(PlaceBits_c + LineBits_c downto PlaceBits_c))) mod Words_c;
 
   p_result : process (all) is
+    variable words_v : Words_t;
   begin
+    for i in words_v'range loop
+      words_v(i) := LineOut((i + 1) * KeptBits_c - 1 downto i * KeptBits_c);
+    end loop;
     Result <= toEntry(UserOut(KeptBits_c - 1 downto 0), NumBits_c);
     if OldIsLine = '1' then
-      for i in 0 to Words_c - 1 loop
-        if OldWord = i then
-          Result <= toEntry(LineOut((i + 1) * KeptBits_c - 1 downto i * KeptBits_c), NumBits_c);
-        end if;
-      end loop;
+      Result <= toEntry(words_v(OldWord), NumBits_c);
     end if;
   end process;
 
