@@ -16,6 +16,9 @@ package index_pkg is
   -- these; that which fits one look-up table must be in a group, as they do not find out themselves.
   function isAny (bits : std_logic_vector; group_size : positive) return std_logic;
 
+  -- Of each group of so many bits whether any is set.
+  function anyOf (bits : std_logic_vector; group_size : positive) return std_logic_vector;
+
   -- The bits that do not matter in the smallest aligned run with both pages: those below and at the highest
   -- one that differs.
   function maskOf (first : std_logic_vector; last : std_logic_vector) return std_logic_vector;
@@ -80,17 +83,23 @@ package body index_pkg is
   end function;
 
   function isAny (bits : std_logic_vector; group_size : positive) return std_logic is
+    constant Groups_c : std_logic_vector := anyOf(bits, group_size);
+  begin
+    if Groups_c'length = 1 then
+      return Groups_c(0);
+    end if;
+    return isAny(Groups_c, 6);
+  end function;
+
+  function anyOf (bits : std_logic_vector; group_size : positive) return std_logic_vector is
     constant Groups_c : positive := (bits'length + group_size - 1) / group_size;
     variable bits_v   : std_logic_vector(bits'length - 1 downto 0) := bits;
     variable groups_v : std_logic_vector(Groups_c - 1 downto 0) := (others => '0');
   begin
-    for i in groups_v'range loop
-      groups_v(i) := or (bits_v(minimum((i + 1) * group_size, bits'length) - 1 downto i * group_size));
+    for i in bits_v'reverse_range loop
+      groups_v(i / group_size) := groups_v(i / group_size) or bits_v(i);
     end loop;
-    if Groups_c = 1 then
-      return groups_v(0);
-    end if;
-    return isAny(groups_v, 6);
+    return groups_v;
   end function;
 
   function maskOf (first : std_logic_vector; last : std_logic_vector) return std_logic_vector is

@@ -54,7 +54,7 @@ architecture rtl of miss_slot is
 begin
 
   Dropped    <= Inval_Valid and not isAny((Page xor Inval_Page) and not Inval_Mask, 2);
-  Look_Found <= Sharing and not isAny(Page xor Look_Page, 3);
+  Look_Found <= not isAny((Page xor Look_Page) & not Sharing, 3);
   IsFree     <= not Used and not Sharing;
   IsWalking  <= Walking;
   IsOpen     <= Sharing;
@@ -79,8 +79,8 @@ begin
         Walking <= '1';
         Sharing <= not Take_Dropped;
       end if;
-      -- Nobody asks of a slot that is free what its page is: the last one there was is that of the walk.
-      if Used = '0' and Sharing = '0' then
+      -- Nobody asks for the page while it is not shared: the last one there was is that of the walk.
+      if Sharing = '0' then
         Page <= Look_Page;
       end if;
       if Rst = '1' then

@@ -46,6 +46,20 @@ MUTANTS = [
         "proof:translator",
     ),
     Mutant(
+        "an entry that is not held is found",
+        "tlb_entry.vhd",
+        "and not Mask) & not IsHeld, 2)",
+        "and not Mask) & '0', 2)",
+        "proof:translator",
+    ),
+    Mutant(
+        "a slot is found whose result is not its page's any more",
+        "miss_slot.vhd",
+        "isAny((Page xor Look_Page) & not Sharing, 3)",
+        "isAny((Page xor Look_Page) & '0', 3)",
+        "proof:translator",
+    ),
+    Mutant(
         "a request in the cycle after a fault was seen finds what was found before",
         "translator.vhd",
         "SlotFree(r.NextSlot) and not r.FaultSeen\n              and not FaultDrops;",
@@ -69,8 +83,8 @@ MUTANTS = [
     Mutant(
         "the page of a slot that is taken is the one that was asked for next",
         "miss_slot.vhd",
-        "      if Used = '0' and Sharing = '0' then\n        Page",
-        "      if Walking = '0' or Sharing = '0' then\n        Page",
+        "      if Sharing = '0' then\n        Page",
+        "      if true then\n        Page",
         "proof:translator",
     ),
     Mutant(
@@ -251,7 +265,7 @@ MUTANTS = [
     Mutant(
         "390 walks for 32 pages: who asks for a page on its way walks too",
         "miss_slot.vhd",
-        "  Look_Found <= Sharing and not isAny(Page xor Look_Page, 3);",
+        "  Look_Found <= not isAny((Page xor Look_Page) & not Sharing, 3);",
         "  Look_Found <= '0';",
         bench("entries=32*random requests for as many*"),
     ),
@@ -910,7 +924,21 @@ MUTANTS = [
         "          if r.First > 0 and r.Bound = 0 then",
         "bench:*tb_flexible_tlb*random*",
     ),
+    Mutant(
+        "the first part of an entry that is cut is put before the longest",
+        "flexible_tlb.vhd",
+        "          r.Part  <= Longest;",
+        "          r.Part  <= 0 when r.Left(0) /= 0 else 1 when r.Left(1) /= 0 else 2;",
+        "bench:*tb_flexible_tlb*the model*",
+    ),
     # ---- the MMU of readers and writers
+    Mutant(
+        "the bound of a command has no carry into its upper half",
+        "mmu_top.vhd",
+        "    if and (Last(Half_c - 1 downto 0)) = '1' then",
+        "    if false then",
+        "bench:*tb_mmu_top*random*",
+    ),
     Mutant(
         "a page that was asked for goes to who asks next",
         "page_arbiter.vhd",
@@ -2244,6 +2272,20 @@ MUTANTS = [
         "HasRoom <= '0' when Held = Depth_g - 1 else '1';",
         "HasRoom <= '0' when Held = Depth_g else '1';",
         RANDOM,
+    ),
+    Mutant(
+        "a queue shows a word again when the last one has gone",
+        "fifo.vhd",
+        "HasSome <= '0' when Held = 1 else '1';",
+        "HasSome <= '1';",
+        RANDOM,
+    ),
+    Mutant(
+        "what is counted on goes up by two",
+        "index_pkg.vhd",
+        "all_v     := all_v and number_v(i);",
+        "all_v     := number_v(i);",
+        "bench:*tb_index_pkg*",
     ),
     Mutant(
         "a result is kept for another slot",

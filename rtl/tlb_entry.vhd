@@ -36,7 +36,6 @@ architecture rtl of tlb_entry is
   signal IsHeld   : std_logic;
   signal Page     : std_logic_vector(WindowBits_g - 1 downto 0);
   signal Mask     : std_logic_vector(RunBits_g - 1 downto 0);
-  signal IsOther  : std_logic;
   signal Overlaps : std_logic;
 
   subtype Low_t is natural range RunBits_g - 1 downto 0;
@@ -44,11 +43,12 @@ architecture rtl of tlb_entry is
 
 begin
 
-  IsOther  <= isAny((Page(Low_t) xor Look_Page(Low_t)) and not Mask, 2)
-              or isAny(Page(High_t) xor Look_Page(High_t), 3);
-  Overlaps <= not (isAny((Page(Low_t) xor Drop_Page(Low_t)) and not (Mask or Drop_Mask(Low_t)), 1)
-                   or isAny((Page(High_t) xor Drop_Page(High_t)) and not Drop_Mask(High_t), 2));
-  Look_Hit <= IsHeld and not IsOther;
+  Look_Hit <= not isAny(
+    anyOf(((Page(Low_t) xor Look_Page(Low_t)) and not Mask) & not IsHeld, 2)
+    & anyOf(Page(High_t) xor Look_Page(High_t), 3), 6);
+  Overlaps <= not isAny(
+    ((Page(Low_t) xor Drop_Page(Low_t)) and not (Mask or Drop_Mask(Low_t)))
+    & anyOf((Page(High_t) xor Drop_Page(High_t)) and not Drop_Mask(High_t), 2), 6);
 
   p_entry : process (Clk) is
   begin

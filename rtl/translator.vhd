@@ -295,13 +295,13 @@ begin
 
   end generate;
 
-  IsHeld <= IsInside and isAny(Hits, 6);
+  IsHeld <= IsInside and or (anyOf(Hits, 6));
 
   -- A walk that is asked for in the cycle of an invalidation of its page is one of before.
   PageDropped <= r.Drops and not isAny((Page xor r.DropPage) and not r.DropMask, 2);
 
   IsShared <= isAny(Founds, 6);
-  IsWalked <= Accept and IsInside and not IsHeld and not IsShared;
+  IsWalked <= Accept and IsInside and not (or (anyOf(Hits & Founds, 6)));
   UsesSlot <= Accept and IsInside and not IsHeld;
   UseSlot  <= indexOf(Founds, SlotBits_c) when IsShared = '1' else
               std_logic_vector(to_unsigned(r.NextSlot, SlotBits_c));

@@ -1,4 +1,5 @@
--- Bench of the comparisons of index_pkg, beside those of the language, for numbers of all lengths up to 41 bits.
+-- Bench of the arithmetic of index_pkg beside that of the language: comparisons of numbers of all lengths up to 41
+-- bits, and counting by one, of all numbers up to 8 bits.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -64,6 +65,13 @@ begin
         for bits in 1 to 41 loop
           for i in 1 to 200 loop
             compare(bits);
+          end loop;
+        end loop;
+      elsif run("one more and one less are what they should be") then
+        for bits in 1 to 8 loop
+          for i in 0 to 2 ** bits - 1 loop
+            check(oneMore(to_unsigned(i, bits)) = to_unsigned((i + 1) mod 2 ** bits, bits), to_string(i) & " and 1");
+            check(oneLess(to_unsigned(i, bits)) = to_unsigned((i - 1) mod 2 ** bits, bits), to_string(i) & " less 1");
           end loop;
         end loop;
       end if;
