@@ -64,7 +64,8 @@ architecture rtl of space_directory is
 
   subtype Flags_t is std_logic_vector(2 ** HeldBits_g - 1 downto 0);
 
-  type Words_t is array (0 to Words_c - 1) of std_logic_vector(WordBits_c - 1 downto 0);
+  -- Of a beat. Two at least: tools stumble over an index that has no bits.
+  type Words_t is array (0 to maximum(Words_c, 2) - 1) of std_logic_vector(WordBits_c - 1 downto 0);
 
   -- With their tags.
   type Held_t is array (0 to 2 ** HeldBits_g - 1) of std_logic_vector(TagBits_c + KeptBits_c - 1 downto 0);
@@ -145,9 +146,9 @@ begin
     variable words_v : Words_t;
   begin
     for i in words_v'range loop
-      words_v(i) := Come_Data((i + 1) * WordBits_c - 1 downto i * WordBits_c);
+      words_v(i) := Come_Data((i mod Words_c + 1) * WordBits_c - 1 downto (i mod Words_c) * WordBits_c);
     end loop;
-    Word <= words_v(to_integer(unsigned(Step)) mod Words_c);
+    Word <= words_v(to_integer(unsigned(Step)) mod Words_t'length);
   end process;
 
   p_walk : process (Clk) is

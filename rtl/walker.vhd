@@ -130,8 +130,8 @@ architecture rtl of walker is
 
   subtype Tag_t is std_logic_vector(TagBits_c - 1 downto 0);
 
-  -- Of a line, as they are kept.
-  type Words_t is array (0 to Words_c - 1) of std_logic_vector(KeptBits_c - 1 downto 0);
+  -- Of a line, as they are kept. Two at least: tools stumble over an index that has no bits.
+  type Words_t is array (0 to maximum(Words_c, 2) - 1) of std_logic_vector(KeptBits_c - 1 downto 0);
 
   -- What is kept of a walk that waits for its response: that it needs a line, then the number of its
   -- word there and the line's place; or what the root says.
@@ -207,7 +207,7 @@ architecture rtl of walker is
   signal OldPlace    : natural range 0 to Walks_g;
   signal OldIsLine   : std_logic;
   signal OldLine     : natural range 0 to Lines_g - 1;
-  signal OldWord     : natural range 0 to Words_c - 1;
+  signal OldWord     : natural range Words_t'range;
 
   signal ReadFailed  : std_logic;
   signal LineIn      : std_logic_vector(Words_c * KeptBits_c - 1 downto 0);
@@ -594,13 +594,13 @@ begin
   OldIsLine <= UserOut(UserBits_c - 1);
   -- Of the same word, so that what the root says is never taken for a place.
   OldLine   <= to_integer(unsigned(UserOut(PlaceBits_c - 1 downto 0))) when UserOut(UserBits_c - 1) = '1' else 0;
-  OldWord   <= to_integer(unsigned(UserOut(PlaceBits_c + LineBits_c downto PlaceBits_c))) mod Words_c;
+  OldWord   <= to_integer(unsigned(UserOut(PlaceBits_c + LineBits_c downto PlaceBits_c))) mod Words_t'length;
 
   p_result : process (all) is
     variable words_v : Words_t;
   begin
     for i in words_v'range loop
-      words_v(i) := LineOut((i + 1) * KeptBits_c - 1 downto i * KeptBits_c);
+      words_v(i) := LineOut((i mod Words_c + 1) * KeptBits_c - 1 downto (i mod Words_c) * KeptBits_c);
     end loop;
     Result <= toEntry(UserOut(KeptBits_c - 1 downto 0), NumBits_c);
     if OldIsLine = '1' then
