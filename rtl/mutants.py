@@ -186,6 +186,13 @@ MUTANTS = [
         "lockstep",
     ),
     Mutant(
+        "what comes while a fault is answered is kept before its page is dropped",
+        "translator.vhd",
+        "RespReady  <= not DropLoads and not (r.OutValid and r.OutIsFault);",
+        "RespReady  <= not DropLoads;",
+        "lockstep:small",
+    ),
+    Mutant(
         "a fault that was seen is forgotten only if nobody has asked since",
         "translator.vhd",
         "DropLoads   <= InvalLoads or r.FaultSeen;",
@@ -202,7 +209,7 @@ MUTANTS = [
     Mutant(
         "a response in the cycle of an invalidation is lost",
         "translator.vhd",
-        "Resp_Ready <= not DropLoads;",
+        "Resp_Ready <= RespReady;",
         "Resp_Ready <= '1';",
         "proof:translator",
     ),

@@ -236,6 +236,7 @@ architecture rtl of translator is
   signal SlotOpen    : Slots_t;
   signal Walked      : std_logic;
   signal WalkedPage  : Page_t;
+  signal RespReady   : std_logic;
   signal RespWhere   : std_logic_vector(WhereBits_c - 1 downto 0);
   signal RespIsGood  : std_logic;
   signal RespStored  : Stored_t;
@@ -369,9 +370,11 @@ begin
 
   end generate;
 
-  -- A result is taken at once, unless an invalidation is.
-  Resp_Ready <= not DropLoads;
-  Walked     <= Resp_Valid and not DropLoads;
+  -- A result is taken at once, unless an invalidation is, or a fault waits to be taken: what comes in the cycle in which
+  -- that is answered is of after it, and would be kept before its page is dropped.
+  RespReady  <= not DropLoads and not (r.OutValid and r.OutIsFault);
+  Resp_Ready <= RespReady;
+  Walked     <= Resp_Valid and RespReady;
   WalkedPage <= PageRam(r.OldestSlot);
   RespWhere  <= Resp_Writable & Resp_Memory & Resp_Frame;
   RespIsGood <= '1' when Resp_Status = StatusOk_c else '0';

@@ -501,7 +501,8 @@ begin
       if run("random bursts of both while pages are allocated and freed") then
         traffic_v  := true;
         progress_v := cycle_v;
-        while ops_v < 80 or accepted_v(Reader_c) < 300 or accepted_v(Writer_c) < 300 loop
+        while ops_v < 80 or accepted_v(Reader_c) < 250 or accepted_v(Writer_c) < 250
+          or (said_v(Writer_c, ReadOnlyRefused) < 20 and accepted_v(Writer_c) < 1000) loop
           step;
         end loop;
         traffic_v := false;
