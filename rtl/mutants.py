@@ -555,7 +555,7 @@ MUTANTS = [
         "window_pkg.vhd",
         "if i >= bits then",
         "if i > bits then",
-        "lockstep:small",
+        "lockstep:odd",
     ),
     # ---- the frame store
     Mutant(

@@ -370,8 +370,8 @@ begin
 
   end generate;
 
-  -- A result is taken at once, unless an invalidation is, or a fault waits to be taken: what comes in the cycle in which
-  -- that is answered is of after it, and would be kept before its page is dropped.
+  -- A result is taken at once, unless an invalidation is, or a fault waits to be taken: what comes in the cycle
+  -- in which that is answered is of after it, and would be kept before its page is dropped.
   RespReady  <= not DropLoads and not (r.OutValid and r.OutIsFault);
   Resp_Ready <= RespReady;
   Walked     <= Resp_Valid and RespReady;
