@@ -326,19 +326,61 @@ private:
     farside_space *space_ = nullptr;
 };
 
-// Values in memory that the program and all cards share, or in a card's own. Freed at the end; what a kernel
-// holds just then is freed with the space.
-template <class T> class buffer {
+namespace detail {
+
+// Values that a space has in use, and gives back at the end.
+template <class T> class values {
     static_assert(std::is_trivially_copyable_v<T>, "shared memory holds plain data");
 
 public:
     using value_type = T;
 
-    buffer(const space &in, std::size_t count, const char *name = nullptr) : space_(in.get()), size_(count)
+    T *data() noexcept { return data_; }
+    const T *data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    T *begin() noexcept { return data_; }
+    T *end() noexcept { return data_ + size_; }
+    const T *begin() const noexcept { return data_; }
+    const T *end() const noexcept { return data_ + size_; }
+    T &operator[](std::size_t index) { return data_[index]; }
+    const T &operator[](std::size_t index) const { return data_[index]; }
+#if __cplusplus >= 202002L
+    operator std::span<T>() noexcept { return {data_, size_}; }
+    operator std::span<const T>() const noexcept { return {data_, size_}; }
+#endif
+
+protected:
+    values(farside_space *in, T *first, std::size_t count) : space_(in), data_(first), size_(count) {}
+    values(values &&other) noexcept
+        : space_(other.space_), data_(std::exchange(other.data_, nullptr)),
+          size_(std::exchange(other.size_, 0))
     {
-        void *memory = nullptr;
-        check(farside_malloc(space_, bytes(count), name, &memory));
-        data_ = static_cast<T *>(memory);
+    }
+    values &operator=(values &&other) noexcept
+    {
+        std::swap(space_, other.space_);
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~values() { farside_release(space_, data_); }
+
+    farside_space *space_;
+    T *data_;
+    std::size_t size_;
+};
+
+} // namespace detail
+
+// Values in memory that the program and all cards share, or in a card's own. Freed at the end; what a kernel
+// holds just then is freed with the space.
+template <class T> class buffer : public detail::values<T> {
+    using values = detail::values<T>;
+
+public:
+    buffer(const space &in, std::size_t count, const char *name = nullptr)
+        : values(in.get(), shared(in, count, name), count)
+    {
     }
 
     // In a card's own memory, or in one of several (space::memory_number): it stays there.
@@ -349,103 +391,49 @@ public:
         return buffer(in.get(), static_cast<T *>(memory), count);
     }
 
-    buffer(buffer &&other) noexcept
-        : space_(other.space_), data_(std::exchange(other.data_, nullptr)),
-          size_(std::exchange(other.size_, 0))
-    {
-    }
-    buffer &operator=(buffer &&other) noexcept
-    {
-        std::swap(space_, other.space_);
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    ~buffer() { farside_release(space_, data_); }
-
-    T *data() noexcept { return data_; }
-    const T *data() const noexcept { return data_; }
-    std::size_t size() const noexcept { return size_; }
-    T *begin() noexcept { return data_; }
-    T *end() noexcept { return data_ + size_; }
-    const T *begin() const noexcept { return data_; }
-    const T *end() const noexcept { return data_ + size_; }
-    T &operator[](std::size_t index) { return data_[index]; }
-    const T &operator[](std::size_t index) const { return data_[index]; }
-#if __cplusplus >= 202002L
-    operator std::span<T>() noexcept { return {data_, size_}; }
-    operator std::span<const T>() const noexcept { return {data_, size_}; }
-#endif
-
 private:
-    buffer(farside_space *in, T *values, std::size_t count) : space_(in), data_(values), size_(count) {}
+    buffer(farside_space *in, T *first, std::size_t count) : values(in, first, count) {}
+
+    static T *shared(const space &in, std::size_t count, const char *name)
+    {
+        void *memory = nullptr;
+        check(farside_malloc(in.get(), bytes(count), name, &memory));
+        return static_cast<T *>(memory);
+    }
 
     // What has no size in bytes is more than there are addresses for.
     static std::size_t bytes(std::size_t count)
     {
         return count > SIZE_MAX / sizeof(T) ? SIZE_MAX : count * sizeof(T);
     }
-
-    farside_space *space_;
-    T *data_ = nullptr;
-    std::size_t size_;
 };
 
 // Memory that the program has already (a vector, an array), shared with the cards at its own addresses until this ends, or
 // is released: see farside_adopt. Until then the range lives, and keeps its place and its size.
-template <class T> class adopted {
-    static_assert(std::is_trivially_copyable_v<T>, "shared memory holds plain data");
+template <class T> class adopted : public detail::values<T> {
+    using values = detail::values<T>;
 
 public:
-    using value_type = T;
-
     template <class Range>
     adopted(const space &in, Range &range, const char *name = nullptr)
-        : space_(in.get()), data_(std::data(range)), size_(std::size(range))
-    {
-        check(farside_adopt(space_, data_, size_ * sizeof(T), name));
-    }
-
-    adopted(adopted &&other) noexcept
-        : space_(other.space_), data_(std::exchange(other.data_, nullptr)),
-          size_(std::exchange(other.size_, 0))
+        : values(in.get(), shared(in, std::data(range), std::size(range), name), std::size(range))
     {
     }
-    adopted &operator=(adopted &&other) noexcept
-    {
-        std::swap(space_, other.space_);
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    ~adopted() { farside_release(space_, data_); }
 
     // Brings all of it home, and says whether it was done: after an error it can be tried again. This is empty then.
     void release()
     {
-        check(farside_release(space_, data_));
-        data_ = nullptr;
-        size_ = 0;
+        check(farside_release(this->space_, this->data_));
+        this->data_ = nullptr;
+        this->size_ = 0;
     }
 
-    T *data() noexcept { return data_; }
-    const T *data() const noexcept { return data_; }
-    std::size_t size() const noexcept { return size_; }
-    T *begin() noexcept { return data_; }
-    T *end() noexcept { return data_ + size_; }
-    const T *begin() const noexcept { return data_; }
-    const T *end() const noexcept { return data_ + size_; }
-    T &operator[](std::size_t index) { return data_[index]; }
-    const T &operator[](std::size_t index) const { return data_[index]; }
-#if __cplusplus >= 202002L
-    operator std::span<T>() noexcept { return {data_, size_}; }
-    operator std::span<const T>() const noexcept { return {data_, size_}; }
-#endif
-
 private:
-    farside_space *space_;
-    T *data_ = nullptr;
-    std::size_t size_;
+    static T *shared(const space &in, T *first, std::size_t count, const char *name)
+    {
+        check(farside_adopt(in.get(), first, count * sizeof(T), name));
+        return first;
+    }
 };
 
 template <class Range>
