@@ -84,6 +84,72 @@ package alloc_pkg is
   -- goes elsewhere; the page that was the last of one loses the mark.
   type ReallocWork_t is (ReallocResize, ReallocLarge, ReallocFinish, ReallocTrail);
 
+  -- What parts of the allocator answer, whoever uses them: it can be taken, and what came of it
+  -- (docs/rtl/allocator_vhdl.md).
+  type Parts_t is record
+    PlaceReady  : std_logic;
+    PlaceOk     : std_logic;
+    TreeReady   : std_logic;
+    TreeOk      : std_logic;
+    EmptyReady  : std_logic;
+    EmptyOk     : std_logic;
+    TableReady  : std_logic;
+    TableOk     : std_logic;
+    TableZero   : std_logic;
+    WordsDone   : std_logic;
+    WordsFailed : std_logic;
+    FrameReady  : std_logic;
+    GivenValid  : std_logic;
+    GivenOk     : std_logic;
+    ReadReady   : std_logic;
+    WriteReady  : std_logic;
+    Quiet       : std_logic;
+    HasFailed   : std_logic;
+    RootReady   : std_logic;
+  end record;
+
+  -- What is done with them in a cycle, for the region where the allocator is. Whoever is not at it does nothing: all
+  -- is 0.
+  type Uses_t is record
+    -- Its record is read, or written.
+    RecordLoad  : std_logic;
+    RecordWrite : std_logic;
+    -- Places of the open region (`place_row`); which one is open (`open_region`).
+    PlaceValid  : std_logic;
+    PlaceFind   : std_logic;
+    PlaceHere   : std_logic;
+    PlaceTake   : std_logic;
+    MapBegin    : std_logic;
+    MapClose    : std_logic;
+    MapFlush    : std_logic;
+    -- Which regions have room (`room_tree`), and which are empty (`bit_row`).
+    TreeValid   : std_logic;
+    TreeFind    : std_logic;
+    EmptyValid  : std_logic;
+    EmptyFind   : std_logic;
+    EmptyHere   : std_logic;
+    EmptyValue  : std_logic;
+    -- Tables (`table_store`), of which one that comes back is not of zeroes; and words of pages (`page_words`), with
+    -- which an allocation goes on.
+    TableValid  : std_logic;
+    TableGive   : std_logic;
+    TableAny    : std_logic;
+    TableUsed   : std_logic;
+    WordsStart  : std_logic;
+    WordsGoOn   : std_logic;
+    WordsKeep   : std_logic;
+    -- A word of its table is read, or written; that of the root is.
+    AskValid    : std_logic;
+    PutValid    : std_logic;
+    RootValid   : std_logic;
+    -- Words have changed.
+    Changes     : std_logic;
+  end record;
+
+  constant NoUse_c : Uses_t := (others => '0');
+
+  function "or" (left : Uses_t; right : Uses_t) return Uses_t;
+
   type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);
 
   -- Whether it is a table.
@@ -102,6 +168,9 @@ package alloc_pkg is
     memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
     size     : natural
   ) return TableWord_t;
+
+  -- The memory of a word; where there is only one, that is known.
+  function memoryOf (word : TableWord_t; memories : positive; the_only : natural) return std_logic_vector;
 
   -- A reserved page in a frame.
   function withFrame (word : TableWord_t; frame : unsigned) return TableWord_t;
@@ -134,6 +203,38 @@ package alloc_pkg is
 end package;
 
 package body alloc_pkg is
+
+  function "or" (left : Uses_t; right : Uses_t) return Uses_t is
+  begin
+    return (
+      RecordLoad  => left.RecordLoad or right.RecordLoad,
+      RecordWrite => left.RecordWrite or right.RecordWrite,
+      PlaceValid  => left.PlaceValid or right.PlaceValid,
+      PlaceFind   => left.PlaceFind or right.PlaceFind,
+      PlaceHere   => left.PlaceHere or right.PlaceHere,
+      PlaceTake   => left.PlaceTake or right.PlaceTake,
+      MapBegin    => left.MapBegin or right.MapBegin,
+      MapClose    => left.MapClose or right.MapClose,
+      MapFlush    => left.MapFlush or right.MapFlush,
+      TreeValid   => left.TreeValid or right.TreeValid,
+      TreeFind    => left.TreeFind or right.TreeFind,
+      EmptyValid  => left.EmptyValid or right.EmptyValid,
+      EmptyFind   => left.EmptyFind or right.EmptyFind,
+      EmptyHere   => left.EmptyHere or right.EmptyHere,
+      EmptyValue  => left.EmptyValue or right.EmptyValue,
+      TableValid  => left.TableValid or right.TableValid,
+      TableGive   => left.TableGive or right.TableGive,
+      TableAny    => left.TableAny or right.TableAny,
+      TableUsed   => left.TableUsed or right.TableUsed,
+      WordsStart  => left.WordsStart or right.WordsStart,
+      WordsGoOn   => left.WordsGoOn or right.WordsGoOn,
+      WordsKeep   => left.WordsKeep or right.WordsKeep,
+      AskValid    => left.AskValid or right.AskValid,
+      PutValid    => left.PutValid or right.PutValid,
+      RootValid   => left.RootValid or right.RootValid,
+      Changes     => left.Changes or right.Changes
+    );
+  end function;
 
   function hasTable (part : RegionPart_t) return boolean is
   begin
@@ -176,6 +277,14 @@ package body alloc_pkg is
       word_v(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) := std_logic_vector(resize(frame, NumberBits_c));
     end if;
     return word_v;
+  end function;
+
+  function memoryOf (word : TableWord_t; memories : positive; the_only : natural) return std_logic_vector is
+  begin
+    if memories = 1 then
+      return std_logic_vector(to_unsigned(the_only, MemoryBits_c));
+    end if;
+    return word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
   end function;
 
   function withFrame (word : TableWord_t; frame : unsigned) return TableWord_t is

@@ -27,6 +27,9 @@ entity alloc_realloc is
   port (
     Clk          : in    std_logic;
     Rst          : in    std_logic;
+    -- What is done with parts of the allocator in this cycle, and what these answer.
+    Uses         : out   Uses_t;
+    Parts        : in    Parts_t;
     -- What is begun: an allocation, whose first page and word are Page and Word, gets so many Pages, where Rec is the
     -- record of its region; it is drained, and goes elsewhere; a page loses the mark. Of a large one Page is the last
     -- one, a cycle later, and Word has its rights.
@@ -36,7 +39,7 @@ entity alloc_realloc is
     Lazy         : in    std_logic;
     Page         : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Word         : in    TableWord_t;
-    -- The record of the region where the allocator is; what it becomes, and that it is written; another region.
+    -- The record of the region where the allocator is; what it becomes; another region.
     Rec          : in    Region_Record_t(
       Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
       Room(RoomBits_g - 1 downto 0)
@@ -45,19 +48,11 @@ entity alloc_realloc is
       Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
       Room(RoomBits_g - 1 downto 0)
     );
-    Write        : out   std_logic;
     Goes         : out   std_logic;
     To_Region    : out   std_logic_vector(RootBits_g - 1 downto 0);
-    -- A table is taken, any that is not ready or a ready one. The root's word is written that leads to the region's
-    -- part.
-    Table_Valid  : out   std_logic;
-    Table_Any    : out   std_logic;
-    Table_Ready  : in    std_logic;
-    Table_Ok     : in    std_logic;
+    -- The table that was taken.
     New_Chunk    : in    std_logic_vector(ChunkBits_g - 1 downto 0);
     New_Number   : in    std_logic_vector(NumberBits_g - 1 downto 0);
-    Root_Valid   : out   std_logic;
-    Root_Ready   : in    std_logic;
     -- The allocator is at it, and not at a part that is called. Pages that are placed or written: their first one,
     -- how many, the last one, and how many of them need a frame, and what these become.
     Here         : in    std_logic;
@@ -99,26 +94,15 @@ entity alloc_realloc is
     Had          : out   std_logic_vector(RootBits_g + LeafBits_g downto 0);
     Had_First    : out   std_logic_vector(RootBits_g - 1 downto 0);
     IsDying      : in    std_logic;
-    -- Whether pages First and on are free in the open region; they are taken, or those that were found.
-    Asks_Here    : out   std_logic;
-    Place_Ready  : in    std_logic;
-    Place_Ok     : in    std_logic;
+    -- Pages are taken: those from First on that are free in the open region, or those that were found.
     Takes        : out   std_logic;
     Frames_Free  : in    std_logic_vector(FrameBits_g downto 0);
-    -- A word is read, or written; it has come, or could not be read. The region's record is read.
-    Loads        : out   std_logic;
-    Ask_Valid    : out   std_logic;
-    Put_Valid    : out   std_logic;
+    -- A word that is written, or read, and where; it has come, or could not be read.
     Put_Word     : out   TableWord_t;
     At           : out   std_logic_vector(LeafBits_g - 1 downto 0);
-    Read_Ready   : in    std_logic;
-    Write_Ready  : in    std_logic;
     Has_Word     : in    std_logic;
     Unread       : in    std_logic;
-    Quiet        : in    std_logic;
-    Failed       : in    std_logic;
-    -- Words have changed. Pages die from the one on, and some are told; they move elsewhere.
-    Changes      : out   std_logic;
+    -- Pages die from the one on, and some are told; they move elsewhere.
     Dies         : out   std_logic;
     Dies_First   : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Dies_Last    : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
@@ -333,13 +317,13 @@ begin
       Failed       => MoveFails,
       Shorter      => Shorter,
       Read_Valid   => Move_Read,
-      Read_Ready   => Read_Ready,
+      Read_Ready   => Parts.ReadReady,
       Read_Within  => Read_Within,
       Data_Valid   => Data_Valid,
       Data         => Data,
       Data_Failed  => Data_Failed,
       Write_Valid  => MoveValid,
-      Write_Ready  => Write_Ready,
+      Write_Ready  => Parts.WriteReady,
       Write_Within => MoveAt,
       Write_Word   => MoveWord,
       Write_Many   => MoveMany,
@@ -363,7 +347,7 @@ begin
       Memory       => Rec.Memory,
       Done         => SplitDone,
       Write_Valid  => SplitValid,
-      Write_Ready  => Write_Ready,
+      Write_Ready  => Parts.WriteReady,
       Write_Within => SplitAt,
       Write_Many   => SplitMany,
       Write_Word   => SplitWord
@@ -487,23 +471,25 @@ begin
           if r.NoFrames = '1' then
             answer(AllocNoFrames_c);
           elsif r.Fits = '1' then
-            Asks_Here <= '1';
+            Uses.PlaceValid <= '1';
+            Uses.PlaceFind  <= '1';
+            Uses.PlaceHere  <= '1';
             v.State   := StateGrowHere;
           else
             goElsewhere;
           end if;
 
         when StateGrowHere =>
-          if Place_Ready = '1' then
+          if Parts.PlaceReady = '1' then
             v.State := StateGrowCount;
-            if Place_Ok = '0' then
+            if Parts.PlaceOk = '0' then
               goElsewhere;
             end if;
           end if;
 
         when StateGrowCount =>
-          Put_Valid <= '1';
-          if Write_Ready = '1' then
+          Uses.PutValid <= '1';
+          if Parts.WriteReady = '1' then
             v.State := StateGrowClaim;
           end if;
 
@@ -530,7 +516,7 @@ begin
 
         when StateMove =>
           -- Nobody uses the old place any more.
-          Loads     <= '1';
+          Uses.RecordLoad     <= '1';
           Fails     <= IsBroken;
           v.Drained := '0';
           New_Count <= std_logic_vector(r.OldCount);
@@ -643,26 +629,26 @@ begin
 
         when StateCutCount =>
           -- That of the first word, unless it was among them.
-          Put_Valid <= not r.Begins and not r.OfLarge;
+          Uses.PutValid <= not r.Begins and not r.OfLarge;
           New_First <= std_logic_vector(regionOf(r.NewPage) & (withinOf(r.NewPage) + 1));
           New_Count <= std_logic_vector(r.Fewer);
           v.Told    := shortened;
-          if Write_Ready = '1' or r.Begins = '1' or r.OfLarge = '1' then
+          if Parts.WriteReady = '1' or r.Begins = '1' or r.OfLarge = '1' then
             v.State := StateCutSeen;
           end if;
 
         when StateCutSeen =>
           Dies_First  <= First;
           Tells_First <= std_logic_vector(r.Told);
-          if Quiet = '1' then
-            if Failed = '1' then
+          if Parts.Quiet = '1' then
+            if Parts.HasFailed = '1' then
               Fails <= '1';
             elsif r.OfLarge = '1' then
               v.State := StateShrinkRecord;
             else
               Ends    <= '1';
               Dies    <= '1';
-              Changes <= '1';
+              Uses.Changes <= '1';
             end if;
           end if;
 
@@ -692,7 +678,7 @@ begin
           end if;
 
         when StateShrink =>
-          Loads   <= '1';
+          Uses.RecordLoad   <= '1';
           v.State := StateShrinkPart;
 
         when StateShrinkPart =>
@@ -702,26 +688,26 @@ begin
           if hasTable(Rec.Part) then
             v.State := StateCut;
           elsif Rec.Part = PartRun_c and withinOf(r.NewPage) /= (LeafBits_g - 1 downto 0 => '1') then
-            Table_Valid <= '1';
-            Table_Any   <= '1';
+            Uses.TableValid <= '1';
+            Uses.TableAny   <= '1';
             v.State     := StateSplitAny;
           end if;
 
         when StateSplitAny =>
-          if Table_Ready = '1' then
+          if Parts.TableReady = '1' then
             v.State := StateSplitTable;
-            if Table_Ok = '1' then
+            if Parts.TableOk = '1' then
               split;
             end if;
           end if;
 
         when StateSplitTable =>
-          Table_Valid <= '1';
+          Uses.TableValid <= '1';
           v.State     := StateSplitTaken;
 
         when StateSplitTaken =>
-          if Table_Ready = '1' then
-            if Table_Ok = '1' then
+          if Parts.TableReady = '1' then
+            if Parts.TableOk = '1' then
               split;
             else
               answer(AllocNoFrames_c);
@@ -734,13 +720,13 @@ begin
           end if;
 
         when StateSplitSeen =>
-          if Quiet = '1' then
-            Fails   <= Failed;
+          if Parts.Quiet = '1' then
+            Fails   <= Parts.HasFailed;
             v.State := StateShrinkRecord;
           end if;
 
         when StateShrinkRecord =>
-          Write   <= '1';
+          Uses.RecordWrite   <= '1';
           New_Rec.Used   <= resize(withinOf(r.NewPage), LeafBits_g + 1) + 1;
           New_Rec.IsLast <= '1';
           v.State := StateShrinkHead;
@@ -749,8 +735,8 @@ begin
           end if;
 
         when StateShrinkRoot =>
-          Root_Valid <= '1';
-          if Root_Ready = '1' then
+          Uses.RootValid <= '1';
+          if Parts.RootReady = '1' then
             v.State := StateShrinkHead;
           end if;
 
@@ -759,11 +745,11 @@ begin
           v.State := StateShrinkLoad;
 
         when StateShrinkLoad =>
-          Loads   <= '1';
+          Uses.RecordLoad   <= '1';
           v.State := StateShrinkSpan;
 
         when StateShrinkSpan =>
-          Write   <= '1';
+          Uses.RecordWrite   <= '1';
           New_Rec.Room <= resize(regionOf(r.NewPage) - regionOf(r.OldPage), RoomBits_g);
           v.State := StateShrinkDie;
 
@@ -771,19 +757,19 @@ begin
           Dies_First  <= std_logic_vector(r.Behind);
           Tells_First <= std_logic_vector(r.Told);
           Dies        <= '1';
-          Changes     <= '1';
+          Uses.Changes     <= '1';
           Ends        <= '1';
 
         -- ---- the mark of a page that was the last
 
         when StateTrail =>
-          Loads   <= '1';
+          Uses.RecordLoad   <= '1';
           v.State := StateTrailRead;
 
         when StateTrailRead =>
-          Ask_Valid <= '1';
+          Uses.AskValid <= '1';
           At        <= std_logic_vector(withinOf(r.Trail));
-          if Read_Ready = '1' then
+          if Parts.ReadReady = '1' then
             v.State := StateTrailSeen;
           end if;
 
@@ -800,18 +786,18 @@ begin
           if Unread = '1' or Word(LastBit_c) = '0' then
             v.State := StateTrailed;
           else
-            Put_Valid <= '1';
-            if Write_Ready = '1' then
+            Uses.PutValid <= '1';
+            if Parts.WriteReady = '1' then
               v.State := StateTrailed;
             end if;
           end if;
 
         when StateTrailed =>
           v.Trails := '0';
-          if Quiet = '1' then
-            Changes <= '1';
+          if Parts.Quiet = '1' then
+            Uses.Changes <= '1';
             Ends    <= '1';
-            Fails   <= Failed;
+            Fails   <= Parts.HasFailed;
           end if;
 
       end case;
@@ -837,26 +823,18 @@ begin
     Counts      <= '0';
     Large       <= '0';
     Large_What  <= LargeGrow;
-    Asks_Here   <= '0';
+    Uses        <= NoUse_c;
     Takes       <= '0';
-    Loads       <= '0';
-    Ask_Valid   <= '0';
-    Put_Valid   <= '0';
     Put_Word    <= firstOf(Word, unsigned(Pages));
     At          <= std_logic_vector(withinOf(r.OldPage));
-    Changes     <= '0';
     Dies        <= '0';
     Dies_First  <= std_logic_vector(r.OldPage);
     Tells_First <= std_logic_vector(r.OldPage);
     MoveStart   <= '0';
     SplitStart  <= '0';
     New_Rec     <= Rec;
-    Write       <= '0';
     Goes        <= '0';
     To_Region   <= std_logic_vector(regionOf(r.NewPage));
-    Table_Valid <= '0';
-    Table_Any   <= '0';
-    Root_Valid  <= '0';
 
     v.Behind := r.NewPage + 1;
     v.OldMore := r.OldLast - r.OldPage;

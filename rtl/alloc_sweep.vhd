@@ -31,6 +31,9 @@ entity alloc_sweep is
   port (
     Clk          : in    std_logic;
     Rst          : in    std_logic;
+    -- What is done with parts of the allocator in this cycle, and what these answer.
+    Uses         : out   Uses_t;
+    Parts        : in    Parts_t;
     -- A range more, which is drained later (`dying_ranges`); whether pages are dying.
     Add          : in    std_logic;
     Add_First    : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
@@ -77,45 +80,32 @@ entity alloc_sweep is
     Large_What   : out   LargeWork_t;
     -- What was written or read has failed.
     Fails        : out   std_logic;
-    -- The region's record is read, and First and Count are those that are looked at; it is that; it is written, with
-    -- another use or without these pages.
-    Loads        : out   std_logic;
+    -- The region's record, with which First and Count are read; it is written, with another use or without these
+    -- pages.
     Rec          : in    Region_Record_t(
       Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
       Room(RoomBits_g - 1 downto 0)
     );
     Write        : out   std_logic;
     As_Use       : out   RegionUse_t;
-    -- The region, which is the open one, is left: it has no room, the root leads nowhere. Or it is empty, or places of
-    -- it are free.
-    Leaves       : out   std_logic;
-    Empties      : out   std_logic;
+    -- Places of the open region are free.
     Frees        : out   std_logic;
-    Tree_Ready   : in    std_logic;
-    Root_Valid   : out   std_logic;
-    Root_Ready   : in    std_logic;
     -- The range is told of.
     Shoots       : out   std_logic;
     -- Beats of the table, and frames that come back (`sweep_batch`)
     Read_Valid   : out   std_logic;
-    Read_Ready   : in    std_logic;
     Write_Valid  : out   std_logic;
-    Write_Ready  : in    std_logic;
     Within       : out   std_logic_vector(LeafBits_g - 1 downto 0);
     Write_Mask   : out   WordMask_t;
-    Quiet        : in    std_logic;
-    Write_Failed : in    std_logic;
     Data_Valid   : in    std_logic;
     Data         : in    Beat_t;
     Data_Failed  : in    std_logic;
     Few_Of       : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Few          : in    std_logic;
     Frame_Valid  : out   std_logic;
-    Frame_Ready  : in    std_logic;
     Frame_Memory : out   std_logic_vector(MemoryBits_c - 1 downto 0);
     Frame_Size   : out   std_logic_vector(SizeBits_c - 1 downto 0);
-    Frame_First  : out   std_logic_vector(FrameBits_g - 1 downto 0);
-    Given_Valid  : in    std_logic
+    Frame_First  : out   std_logic_vector(FrameBits_g - 1 downto 0)
   );
 end entity;
 
@@ -246,24 +236,24 @@ begin
       Failed       => BatchFailed,
       Gives        => BatchGives,
       Read_Valid   => Read_Valid,
-      Read_Ready   => Read_Ready,
+      Read_Ready   => Parts.ReadReady,
       Write_Valid  => Write_Valid,
-      Write_Ready  => Write_Ready,
+      Write_Ready  => Parts.WriteReady,
       Within       => Within,
       Write_Mask   => Write_Mask,
-      Quiet        => Quiet,
-      Write_Failed => Write_Failed,
+      Quiet        => Parts.Quiet,
+      Write_Failed => Parts.HasFailed,
       Data_Valid   => Data_Valid,
       Data         => Data,
       Data_Failed  => Data_Failed,
       Few_Of       => Few_Of,
       Few          => Few,
       Frame_Valid  => Frame_Valid,
-      Frame_Ready  => Frame_Ready,
+      Frame_Ready  => Parts.FrameReady,
       Frame_Memory => Frame_Memory,
       Frame_Size   => Frame_Size,
       Frame_First  => Frame_First,
-      Given_Valid  => Given_Valid
+      Given_Valid  => Parts.GivenValid
     );
 
   p_next : process (all) is
@@ -279,7 +269,7 @@ begin
       case State is
 
         when StateBegin =>
-          Loads     <= '1';
+          Uses.RecordLoad     <= '1';
           NextWords <= to_unsigned(Batch_g, LeafBits_g + 1);
           if (or FrontLeft(LeafBits_g downto exponent(Batch_g))) = '0' then
             NextWords <= unsigned(FrontLeft);
@@ -329,26 +319,28 @@ begin
         when StateRetireRegion =>
           NextState <= StateEnding;
           if Unread = '0' then
-            Leaves    <= '1';
+            Uses.MapClose  <= '1';
+            Uses.TreeValid <= '1';
             Write     <= '1';
+            Uses.RecordWrite <= '1';
             NextState <= StateRetireRoot;
           end if;
 
         when StateRetireRoot =>
-          Root_Valid <= '1';
-          if Root_Ready = '1' then
+          Uses.RootValid <= '1';
+          if Parts.RootReady = '1' then
             NextState <= StateEnding;
           end if;
 
         when StateEnding =>
-          if Tree_Ready = '1' then
+          if Parts.TreeReady = '1' then
             Shoots <= '1';
             Finish <= '1';
             Steps  <= '1';
           end if;
 
         when StateSwept =>
-          Loads     <= '1';
+          Uses.RecordLoad     <= '1';
           NextState <= StateSweptRegion;
 
         when StateSweptRegion =>
@@ -360,7 +352,9 @@ begin
             end if;
           elsif Rec.State = RegionRetiring then
             Write       <= '1';
-            Empties     <= '1';
+            Uses.RecordWrite <= '1';
+            Uses.EmptyValid <= '1';
+            Uses.EmptyValue <= '1';
             Gives_Table <= '1';
             Drop        <= '1';
           else
@@ -371,6 +365,8 @@ begin
         when StateFreePlaces =>
           Drop   <= '1';
           Frees  <= not Unread;
+          Uses.PlaceValid  <= not Unread;
+          Uses.RecordWrite <= not Unread;
           Counts <= not Unread;
           if Unread = '1' then
             NextState <= StateDropped;
@@ -398,13 +394,10 @@ begin
     Large       <= '0';
     Large_What  <= LargeRun;
     Fails       <= '0';
-    Loads       <= '0';
     Write       <= '0';
     As_Use      <= RegionRetiring;
-    Leaves      <= '0';
-    Empties     <= '0';
+    Uses        <= NoUse_c;
     Frees       <= '0';
-    Root_Valid  <= '0';
     Shoots      <= '0';
     BatchStart  <= '0';
     Advance     <= '0';

@@ -30,6 +30,9 @@ entity alloc_touch is
   port (
     Clk            : in    std_logic;
     Rst            : in    std_logic;
+    -- What is done with parts of the allocator in this cycle, and what these answer.
+    Uses           : out   Uses_t;
+    Parts          : in    Parts_t;
     -- For a walk that begins to read in this cycle or later. A command has written words.
     Ticket         : out   std_logic_vector(TicketBits_g - 1 downto 0);
     Changed        : in    std_logic;
@@ -55,42 +58,25 @@ entity alloc_touch is
     Fails          : out   std_logic;
     Zeroes         : out   std_logic;
     Gives          : out   std_logic;
-    -- The region's record is read; it is that; it gets a table; it is written.
-    Loads          : out   std_logic;
+    -- The region's record; it gets a table.
     Rec            : in    Region_Record_t(
       Chunk(ChunkBits_g - 1 downto 0), Number(NumberBits_g - 1 downto 0), Used(LeafBits_g downto 0),
       Room(RoomBits_g - 1 downto 0)
     );
     Gets_Table     : out   std_logic;
-    Write          : out   std_logic;
     -- Memory has failed before.
     IsBroken       : in    std_logic;
-    -- The page's word is read.
-    Read_Valid     : out   std_logic;
-    Read_Ready     : in    std_logic;
+    -- The page's word comes.
     Data_Valid     : in    std_logic;
     Data           : in    TableWord_t;
     Data_Failed    : in    std_logic;
     -- A frame that nobody was promised is free.
     HasFrame       : in    std_logic;
-    Table_Valid    : out   std_logic;
-    Table_Ready    : in    std_logic;
-    Table_Ok       : in    std_logic;
-    Table_Zero     : in    std_logic;
-    -- The word gets a frame, and is written.
-    Words_Start    : out   std_logic;
+    -- The word that gets a frame, and is written; what it becomes.
     Word           : out   TableWord_t;
-    Words_Done     : in    std_logic;
-    Words_Failed   : in    std_logic;
     Words_Word     : in    TableWord_t;
-    Quiet          : in    std_logic;
-    Failed         : in    std_logic;
-    -- The root leads to the table.
-    Root_Valid     : out   std_logic;
-    Root_Ready     : in    std_logic;
-    -- The page is there; nobody has touched it, but words have changed.
-    Made           : out   std_logic;
-    Changes        : out   std_logic
+    -- The page is there.
+    Made           : out   std_logic
   );
 end entity;
 
@@ -203,7 +189,7 @@ begin
       case r.State is
 
         when StateBegin =>
-          Loads     <= '1';
+          Uses.RecordLoad     <= '1';
           Find      <= '1';
           v.IsFirst := '0';
           v.State   := StateKnown;
@@ -225,8 +211,8 @@ begin
           end if;
 
         when StateRead =>
-          Read_Valid <= '1';
-          if Read_Ready = '1' then
+          Uses.AskValid <= '1';
+          if Parts.ReadReady = '1' then
             v.State := StateSeen;
           end if;
 
@@ -249,24 +235,25 @@ begin
           elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then
             found(StatusReadOnly_c, r.Word);
           else
-            Words_Start <= '1';
+            Uses.WordsStart <= '1';
+            Uses.WordsKeep  <= '1';
             v.State     := StateFrame;
           end if;
 
         when StateFrame =>
-          if Words_Done = '1' then
+          if Parts.WordsDone = '1' then
             v.Word  := Words_Word;
             v.State := StateTouched;
-            if Words_Failed = '1' then
+            if Parts.WordsFailed = '1' then
               found(StatusNoFrame_c, r.Word);
               Gives   <= r.IsFirst;
-              Changes <= r.IsFirst;
+              Uses.Changes <= r.IsFirst;
             end if;
           end if;
 
         when StateTouched =>
-          if Quiet = '1' then
-            if Failed = '1' then
+          if Parts.Quiet = '1' then
+            if Parts.HasFailed = '1' then
               Fails <= '1';
               found(StatusBusError_c, r.Word);
             elsif r.IsFirst = '1' then
@@ -288,7 +275,7 @@ begin
           elsif HasFrame = '0' then
             found(StatusNoFrame_c, r.Word);
           else
-            Table_Valid <= '1';
+            Uses.TableValid <= '1';
             v.State     := StateTable;
           end if;
 
@@ -296,20 +283,20 @@ begin
           -- It is of zeroes, when it is linked.
           Gets_Table <= '1';
           v.IsFirst  := '1';
-          if Table_Ready = '1' then
+          if Parts.TableReady = '1' then
             v.State := StateWord;
-            if Table_Ok = '0' then
+            if Parts.TableOk = '0' then
               found(StatusNoFrame_c, r.Word);
             else
-              Zeroes <= not Table_Zero;
+              Zeroes <= not Parts.TableZero;
             end if;
           end if;
 
         when StateLink =>
-          Root_Valid <= '1';
+          Uses.RootValid <= '1';
           v.IsFirst  := '0';
-          if Root_Ready = '1' then
-            Write   <= '1';
+          if Parts.RootReady = '1' then
+            Uses.RecordWrite   <= '1';
             v.State := StateTouched;
           end if;
 
@@ -323,15 +310,9 @@ begin
     Fails       <= '0';
     Zeroes      <= '0';
     Gives       <= '0';
-    Loads       <= '0';
     Gets_Table  <= '0';
-    Write       <= '0';
-    Read_Valid  <= '0';
-    Table_Valid <= '0';
-    Words_Start <= '0';
-    Root_Valid  <= '0';
+    Uses        <= NoUse_c;
     Touched     <= '0';
-    Changes     <= '0';
     Find        <= '0';
 
     if Found_Ready = '1' then

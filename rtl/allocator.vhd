@@ -164,20 +164,10 @@ architecture rtl of allocator is
     StateInit,
     StateIdle,
     StateCheck,
-    -- malloc: the open region, the first one with room, or an empty one that gets a table.
+    -- malloc: a place is sought, as alloc_seek says, and taken.
     StateMalloc,
     StatePlace,
-    StateTree,
-    StateRegion,
-    StateFind,
-    StateFound,
-    StateEmpty,
-    StateEmptyFound,
-    StateTable,
-    StateTabled,
-    StateNew,
-    StateEnough,
-    StateAbandoned,
+    StateSeek,
     StateClaim,
     -- The words of its pages, run by run.
     StateWords,
@@ -186,16 +176,9 @@ architecture rtl of allocator is
     StateTell,
     -- Regions of a large allocation: what large_regions says.
     StateLarge,
-    -- free and realloc: the allocation's first word is read. A free marks it.
+    -- free and realloc: which allocation is meant, as alloc_locate says. A free has marked it.
     StateLocate,
-    StateLocateRead,
-    StateLocated,
-    StateFirst,
     StateMarked,
-    -- free of a large allocation: its regions are known.
-    StateLocateLarge,
-    StateLocateSpan,
-    StateLocateLast,
     -- realloc, from when its allocation is known, and the mark that one leaves: a part of that.
     StateRealloc,
     -- A first touch, and the sweep: what alloc_touch and alloc_sweep say.
@@ -252,18 +235,13 @@ architecture rtl of allocator is
     NoFrames : std_logic;
     IsLarge  : std_logic;
     Fits     : std_logic;
-    -- The page that is looked at, and whether it is dying, a cycle later. An address is outside of the window, or
-    -- within a page.
+    -- The page that is looked at, and whether it is dying, a cycle later.
     Page     : Page_t;
-    Outside  : std_logic;
     IsDying  : std_logic;
-    IsBegin  : std_logic;
     -- The region of it, and its record.
     Region   : Region_t;
     Rec      : Record_t;
     IsNew    : std_logic;
-    -- The last region of a large allocation that begins in this one, a cycle later.
-    LastRegion : Region_t;
     -- Of an allocation: its first page and its pages, but for that one too.
     First    : Page_t;
     Count    : Count_t;
@@ -272,13 +250,13 @@ architecture rtl of allocator is
     UsedMore : Count_t;
     UsedLess : Count_t;
     Word     : TableWord_t;
-    -- That of an allocation that is looked up is on its way; its pages go beyond its region.
+    -- That of an allocation that is looked up is on its way.
     Awaits   : std_logic;
-    Overruns : std_logic;
     -- How a place was sought for a realloc.
     Sought   : AllocStatus_t;
-    -- The longest free row of the open region.
+    -- The longest free row of the open region. Nothing is done with its places, as was known a cycle earlier.
     Room     : Count_t;
+    MayPlace : std_logic;
     -- Words of a table that were zeroed, and that are left; a word, or a bitmap for the sweep, could not be read.
     Got      : Count_t;
     Words    : Count_t;
@@ -299,26 +277,11 @@ architecture rtl of allocator is
     return page(LeafBits_g - 1 downto 0);
   end function;
 
-  -- Where the word of a page lies in its table.
-  function wordAddr (number : std_logic_vector; within : Within_t) return Addr_t is
-  begin
-    return std_logic_vector(resize(unsigned(number) & within & to_unsigned(0, WordShift_c), PhysBits_g));
-  end function;
-
   constant Memories_c : positive := memoriesOf(Others_g);
 
   subtype Memory_t is std_logic_vector(MemoryBits_c - 1 downto 0);
 
   constant OfTables_c : Memory_t := std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
-
-  -- Of a word; the only one is known.
-  function memoryOf (word : TableWord_t) return Memory_t is
-  begin
-    if Memories_c = 1 then
-      return OfTables_c;
-    end if;
-    return word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
-  end function;
 
   -- Whether there is not such a memory.
   function isUnknown (memory : Memory_t) return boolean is
@@ -329,39 +292,33 @@ architecture rtl of allocator is
     return unsigned(memory) >= Memories_c;
   end function;
 
-  -- Whether the pages of a first word go beyond its region.
-  function overruns (page : Page_t; word : TableWord_t) return std_logic is
-    constant Last_c : Count_t := morePages(word, LeafBits_g) + withinOf(page);
-  begin
-    return Last_c(LeafBits_g) or (or word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c + LeafBits_g));
-  end function;
-
   signal r            : Registers_t;
   signal n            : Registers_t;
 
+  -- What is done with the parts in this cycle: what the machine says that is at it, or the allocator's own.
+  signal Uses         : Uses_t;
+  signal Own          : Uses_t;
+  signal SeekUses     : Uses_t;
+  signal LocateUses   : Uses_t;
+  signal TouchUses    : Uses_t;
+  signal SweepUses    : Uses_t;
+  signal ReallocUses  : Uses_t;
+  signal LargeUses    : Uses_t;
+  signal Parts        : Parts_t;
+
   signal Kept         : Record_t;
-  signal RegionWrite  : std_logic;
   signal KeptReady    : std_logic;
 
   -- The open region's bitmap.
-  signal PlaceValid   : std_logic;
-  signal PlaceReady   : std_logic;
-  signal PlaceFind    : std_logic;
-  signal PlaceHere    : std_logic;
   signal PlaceLongest : std_logic;
-  signal PlaceTake    : std_logic;
   signal PlaceFirst   : Within_t;
   signal PlaceCount   : Count_t;
-  signal PlaceOk      : std_logic;
   signal Place        : std_logic_vector(LeafBits_g - 1 downto 0);
   signal Longest      : std_logic_vector(LeafBits_g downto 0);
   signal IsOpen       : std_logic;
   signal Opened       : std_logic_vector(RootBits_g - 1 downto 0);
   signal MapChanged   : std_logic;
   signal MapOpen      : std_logic;
-  signal MapBegin     : std_logic;
-  signal MapClose     : std_logic;
-  signal MapFlush     : std_logic;
   signal MapDone      : std_logic;
   signal MapFailed    : std_logic;
   signal MapData      : std_logic;
@@ -385,13 +342,9 @@ architecture rtl of allocator is
   signal SweepLarge   : std_logic;
   signal SweepWhat    : LargeWork_t;
   signal SweepFails   : std_logic;
-  signal SweepLoads   : std_logic;
   signal SweepWrites  : std_logic;
   signal SweepUse     : RegionUse_t;
-  signal SweepLeaves  : std_logic;
-  signal SweepEmpties : std_logic;
   signal SweepFrees   : std_logic;
-  signal SweepRoot    : std_logic;
   signal SweepShoots  : std_logic;
   signal SweepRead    : std_logic;
   signal SweepWrite   : std_logic;
@@ -428,21 +381,12 @@ architecture rtl of allocator is
   signal ReallocAlone  : std_logic;
   signal ReallocAdds   : std_logic;
   signal ReallocCounts : std_logic;
-  signal ReallocAsks   : std_logic;
   signal ReallocTakes  : std_logic;
-  signal ReallocLoads  : std_logic;
   signal ReallocRec    : Record_t;
-  signal ReallocWrites : std_logic;
   signal ReallocGoes   : std_logic;
   signal ReallocTo     : std_logic_vector(RootBits_g - 1 downto 0);
-  signal ReallocTable  : std_logic;
-  signal ReallocAny    : std_logic;
-  signal ReallocRoot   : std_logic;
-  signal ReallocRead   : std_logic;
-  signal ReallocPut    : std_logic;
   signal ReallocWord   : TableWord_t;
   signal ReallocAt     : std_logic_vector(LeafBits_g - 1 downto 0);
-  signal ReallocChanges : std_logic;
   signal ReallocDies   : std_logic;
   signal ReallocFrom   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal ReallocTill   : std_logic_vector(WindowBits_c - 1 downto 0);
@@ -482,7 +426,6 @@ architecture rtl of allocator is
   signal LargeHere    : std_logic;
   signal LargeGoes    : std_logic;
   signal LargeTo      : std_logic_vector(RootBits_g - 1 downto 0);
-  signal LargeLoads   : std_logic;
   signal LargePart    : RegionPart_t;
   signal LargeWrite   : std_logic;
   signal LargeIsNew   : std_logic;
@@ -493,119 +436,83 @@ architecture rtl of allocator is
   signal LargeIsFirst : std_logic;
   signal LargeIsLast  : std_logic;
   signal LargeSpan    : std_logic_vector(RootBits_g - 1 downto 0);
-  signal LargeEmpties : std_logic;
-  signal LargeFinds   : std_logic;
-  signal LargeFindsHere : std_logic;
   signal LargeMore    : std_logic_vector(RootBits_g - 1 downto 0);
-  signal LargeIsEmpty : std_logic;
-  signal LargeTables  : std_logic;
-  signal LargeGives   : std_logic;
-  signal LargeAny     : std_logic;
-  signal LargeIsZero  : std_logic;
   signal LargeZeroes  : std_logic;
   signal LargeFrame   : std_logic;
   signal LargeReturns : std_logic;
-  signal LargeWords   : std_logic;
   signal LargeFrom    : std_logic_vector(LeafBits_g - 1 downto 0);
   signal LargeCount   : std_logic_vector(LeafBits_g downto 0);
-  signal LargeBegins  : std_logic;
-  signal LargeRoots   : std_logic;
   signal LargeLeads   : std_logic;
   -- The word of the root of a large allocation's region.
   signal RootOfLarge  : TableWord_t;
 
-  signal TreeValid    : std_logic;
-  signal TreeReady    : std_logic;
-  signal TreeFind     : std_logic;
   signal TreeRoom     : Count_t;
-  signal TreeOk       : std_logic;
   signal TreeFound    : std_logic_vector(RootBits_g - 1 downto 0);
 
-  signal EmptyValid   : std_logic;
-  signal EmptyReady   : std_logic;
-  signal EmptyFind    : std_logic;
-  signal EmptyHere    : std_logic;
   signal EmptyMore    : std_logic_vector(RootBits_g - 1 downto 0);
-  signal EmptyValue   : std_logic;
-  signal EmptyOk      : std_logic;
   signal EmptyFound   : std_logic_vector(RootBits_g - 1 downto 0);
 
-  signal TableValid   : std_logic;
-  signal TableReady   : std_logic;
-  signal TableGive    : std_logic;
-  signal TableAny     : std_logic;
-  signal TableIsZero  : std_logic;
-  signal TableOk      : std_logic;
-  signal TableZero    : std_logic;
   signal TableChunk   : std_logic_vector(ChunkBits_c - 1 downto 0);
   signal TableNumber  : std_logic_vector(NumBits_c - 1 downto 0);
   signal TableWants   : std_logic;
 
-  signal ForTables    : std_logic;
-  signal TablesGive   : std_logic;
-  signal TablesSize   : std_logic_vector(SizeBits_c - 1 downto 0);
-  signal TablesFirst  : std_logic_vector(FrameBits_g - 1 downto 0);
-  signal FrameValid   : std_logic;
-  signal FrameReady   : std_logic;
-  signal FrameHinted  : std_logic;
-  signal FrameNext    : std_logic;
-  signal FrameSize    : std_logic_vector(SizeBits_c - 1 downto 0);
-  signal FrameFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
-  signal StoreValid   : std_logic;
-  signal StoreGive    : std_logic;
-  signal StoreHinted  : std_logic;
-  signal StoreMemory  : Memory_t;
   signal FreeOf       : Memory_t;
   signal FewOf        : Memory_t;
-  signal StoreSize    : std_logic_vector(SizeBits_c - 1 downto 0);
-  signal StoreFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
-  signal GivenValid   : std_logic;
-  signal GivenOk      : std_logic;
   signal GivenFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
   -- Less than 1/16 is free.
   signal IsFew        : std_logic;
   signal FramesFree   : std_logic_vector(FrameBits_g downto 0);
 
-  signal WordsStart   : std_logic;
-  signal WordsBegins  : std_logic;
   signal WordsEnds    : std_logic;
   signal WordsCount   : Count_t;
-  signal WordsKeep    : std_logic;
   signal WordsFirst   : Page_t;
   signal WordsLazy    : std_logic;
   signal WordsBase    : TableWord_t;
-  signal WordsDone    : std_logic;
-  signal WordsFailed  : std_logic;
   signal WordsWrite   : std_logic;
   signal WordsMany    : std_logic;
   signal WordsRun     : std_logic;
   signal WordsWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal WordsWord    : TableWord_t;
 
-  signal PageAddr     : Addr_t;
-  signal PutValid     : std_logic;
   signal PutWord      : TableWord_t;
   signal PutAt        : Within_t;
-  signal AskValid     : std_logic;
-  signal WriteValid   : std_logic;
-  signal WriteReady   : std_logic;
-  signal WriteAddr    : Addr_t;
-  signal WriteWord    : TableWord_t;
-  signal ReadValid    : std_logic;
-  signal ReadReady    : std_logic;
-  signal ReadAddr     : Addr_t;
   signal ReadWord     : TableWord_t;
-  signal WriteMany    : std_logic;
-  signal WriteRun     : std_logic;
-  signal WriteEach    : std_logic;
-  signal WriteMask    : WordMask_t;
-  signal Quiet        : std_logic;
-  signal HasFailed    : std_logic;
+  signal Zeroing      : std_logic;
 
   signal MadeValid    : std_logic;
   signal ShootCommand : std_logic;
   signal ShootFirst   : Page_t;
   signal ShootLast    : Page_t;
+  -- A place is sought; an allocation is located.
+  signal SeekStart    : std_logic;
+  signal SeekAlone    : std_logic;
+  signal SeekFits     : std_logic;
+  signal SeekHere     : std_logic;
+  signal SeekDone     : std_logic;
+  signal SeekStatus   : AllocStatus_t;
+  signal SeekIsNew    : std_logic;
+  signal SeekRefuses  : std_logic;
+  signal SeekGoes     : std_logic;
+  signal SeekTo       : std_logic_vector(RootBits_g - 1 downto 0);
+  signal SeekGets     : std_logic;
+  signal SeekOpens    : std_logic;
+  signal SeekFlushes  : std_logic;
+  signal SeekZeroes   : std_logic;
+  signal LacksFrames  : std_logic;
+  signal IsRealloc    : std_logic;
+  signal LocateStart   : std_logic;
+  signal LocateHere    : std_logic;
+  signal LocateRefuses : std_logic;
+  signal LocateStatus  : AllocStatus_t;
+  signal LocateLarge   : std_logic;
+  signal LocateSmall   : std_logic;
+  signal LocateLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal LocateGoes    : std_logic;
+  signal LocateTo      : std_logic_vector(RootBits_g - 1 downto 0);
+  signal LocateOpens   : std_logic;
+  -- The word of an allocation that is looked up comes.
+  signal WordComes     : std_logic;
+
   -- What no allocation has any more: a range more, and the one in front.
   signal DyingAdd     : std_logic;
   signal DyingFirst   : Page_t;
@@ -621,23 +528,15 @@ architecture rtl of allocator is
   signal FrontCount   : std_logic_vector(LeafBits_g downto 0);
   signal IsDying      : std_logic;
 
-  signal Changed      : std_logic;
   signal TouchStart   : std_logic;
   signal TouchHere    : std_logic;
   signal TouchEnds    : std_logic;
   signal TouchFails   : std_logic;
   signal TouchZeroes  : std_logic;
   signal TouchGives   : std_logic;
-  signal TouchLoads   : std_logic;
   signal TouchGets    : std_logic;
-  signal TouchWrites  : std_logic;
-  signal TouchRead    : std_logic;
-  signal TouchTable   : std_logic;
-  signal TouchWords   : std_logic;
   signal TouchWord    : TableWord_t;
-  signal TouchRoot    : std_logic;
   signal TouchMade    : std_logic;
-  signal TouchChanges : std_logic;
   signal HasFrame     : std_logic;
   -- An answer stands.
   signal IsFound      : std_logic;
@@ -661,10 +560,12 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Stores
   ------------------------------------------------------------------------------------------------
-  i_records : entity work.region_store
+  i_regions : entity work.alloc_regions
     generic map (
-      IndexBits_g  => RootBits_g,
+      RootBits_g   => RootBits_g,
       LeafBits_g   => LeafBits_g,
+      PhysBits_g   => PhysBits_g,
+      Maps_g       => Maps_c,
       ChunkBits_g  => ChunkBits_c,
       NumberBits_g => NumBits_c,
       RoomBits_g   => RoomBits_c,
@@ -672,58 +573,47 @@ begin
       Memory_g     => Memory_g
     )
     port map (
-      Clk      => Clk,
-      Rst      => Rst,
-      Ready    => KeptReady,
-      Write    => RegionWrite,
-      Write_At => std_logic_vector(r.Region),
-      Written  => n.Rec,
-      Read_At  => std_logic_vector(n.Region),
-      Kept     => Kept
-    );
-
-  i_region : entity work.open_region
-    generic map (
-      RootBits_g => RootBits_g,
-      LeafBits_g => LeafBits_g,
-      PhysBits_g => PhysBits_g,
-      Maps_g     => Maps_c
-    )
-    port map (
       Clk          => Clk,
       Rst          => Rst,
+      Ready        => KeptReady,
+      Uses         => Uses,
+      Region       => std_logic_vector(r.Region),
+      Rec          => n.Rec,
+      Next_Region  => std_logic_vector(n.Region),
+      Kept         => Kept,
+      First        => std_logic_vector(PlaceFirst),
+      Count        => std_logic_vector(PlaceCount),
+      Is_New       => r.IsNew,
+      Longest_It   => PlaceLongest,
+      Place_Ready  => Parts.PlaceReady,
+      Place_Ok     => Parts.PlaceOk,
+      Place        => Place,
+      Longest      => Longest,
       IsOpen       => IsOpen,
       Opened       => Opened,
       IsChanged    => MapChanged,
-      Region       => std_logic_vector(r.Region),
       Open_It      => MapOpen,
-      Begin_It     => MapBegin,
-      Close_It     => MapClose,
-      Flush_It     => MapFlush,
       Done         => MapDone,
       Failed       => MapFailed,
-      Op_Valid     => PlaceValid,
-      Op_Ready     => PlaceReady,
-      Op_Find      => PlaceFind,
-      Op_Here      => PlaceHere,
-      Op_Longest   => PlaceLongest,
-      Op_Take      => PlaceTake,
-      Op_First     => std_logic_vector(PlaceFirst),
-      Op_Count     => std_logic_vector(PlaceCount),
-      Ok           => PlaceOk,
-      Place        => Place,
-      Longest      => Longest,
-      Read_Valid   => MapRead,
-      Read_Ready   => ReadReady,
-      Write_Valid  => MapWrite,
-      Write_Ready  => WriteReady,
-      Addr         => MapAddr,
-      Write_Word   => MapWord,
-      Quiet        => Quiet,
-      Write_Failed => HasFailed,
+      Map_Read     => MapRead,
+      Map_Write    => MapWrite,
+      Map_Addr     => MapAddr,
+      Map_Word     => MapWord,
+      Read_Ready   => Parts.ReadReady,
+      Write_Ready  => Parts.WriteReady,
+      Quiet        => Parts.Quiet,
+      Write_Failed => Parts.HasFailed,
       Data_Valid   => MapData,
       Data         => ReadWord,
-      Data_Failed  => Axi_RResp(1)
+      Data_Failed  => Axi_RResp(1),
+      Room         => std_logic_vector(TreeRoom),
+      Tree_Ready   => Parts.TreeReady,
+      Tree_Ok      => Parts.TreeOk,
+      Tree_Found   => TreeFound,
+      More         => EmptyMore,
+      Empty_Ready  => Parts.EmptyReady,
+      Empty_Ok     => Parts.EmptyOk,
+      Empty_Found  => EmptyFound
     );
 
   -- The allocation's first word may be on its way before those of the bitmap.
@@ -741,6 +631,8 @@ begin
     port map (
       Clk          => Clk,
       Rst          => Rst,
+      Uses         => ReallocUses,
+      Parts        => Parts,
       Start        => ReallocStart,
       What         => ReallocWhat,
       Pages        => std_logic_vector(r.Pages),
@@ -749,17 +641,10 @@ begin
       Word         => r.Word,
       Rec          => r.Rec,
       New_Rec      => ReallocRec,
-      Write        => ReallocWrites,
       Goes         => ReallocGoes,
       To_Region    => ReallocTo,
-      Table_Valid  => ReallocTable,
-      Table_Any    => ReallocAny,
-      Table_Ready  => TableReady,
-      Table_Ok     => TableOk,
       New_Chunk    => TableChunk,
       New_Number   => TableNumber,
-      Root_Valid   => ReallocRoot,
-      Root_Ready   => Root_Ready,
       Here         => ReallocHere,
       First        => std_logic_vector(r.First),
       Count        => std_logic_vector(r.Count),
@@ -793,23 +678,12 @@ begin
       Had          => ReallocHad,
       Had_First    => ReallocHadFirst,
       IsDying      => r.IsDying,
-      Asks_Here    => ReallocAsks,
-      Place_Ready  => PlaceReady,
-      Place_Ok     => PlaceOk,
       Takes        => ReallocTakes,
       Frames_Free  => FramesFree,
-      Loads        => ReallocLoads,
-      Ask_Valid    => ReallocRead,
-      Put_Valid    => ReallocPut,
       Put_Word     => ReallocWord,
       At           => ReallocAt,
-      Read_Ready   => ReadReady,
-      Write_Ready  => WriteReady,
       Has_Word     => HasWord,
       Unread       => r.Failed,
-      Quiet        => Quiet,
-      Failed       => HasFailed,
-      Changes      => ReallocChanges,
       Dies         => ReallocDies,
       Dies_First   => ReallocFrom,
       Dies_Last    => ReallocTill,
@@ -860,6 +734,8 @@ begin
     port map (
       Clk          => Clk,
       Rst          => Rst,
+      Uses         => SweepUses,
+      Parts        => Parts,
       Add          => DyingAdd,
       Add_First    => std_logic_vector(DyingFirst),
       Add_Last     => std_logic_vector(DyingLast),
@@ -894,78 +770,92 @@ begin
       Large        => SweepLarge,
       Large_What   => SweepWhat,
       Fails        => SweepFails,
-      Loads        => SweepLoads,
       Rec          => r.Rec,
       Write        => SweepWrites,
       As_Use       => SweepUse,
-      Leaves       => SweepLeaves,
-      Empties      => SweepEmpties,
       Frees        => SweepFrees,
-      Tree_Ready   => TreeReady,
-      Root_Valid   => SweepRoot,
-      Root_Ready   => Root_Ready,
       Shoots       => SweepShoots,
       Read_Valid   => SweepRead,
-      Read_Ready   => ReadReady,
       Write_Valid  => SweepWrite,
-      Write_Ready  => WriteReady,
       Within       => SweepWithin,
       Write_Mask   => SweepMask,
-      Quiet        => Quiet,
-      Write_Failed => HasFailed,
       Data_Valid   => Axi_RValid,
       Data         => Axi_RData,
       Data_Failed  => Axi_RResp(1),
       Few_Of       => FewOf,
       Few          => IsFew,
       Frame_Valid  => SweepGives,
-      Frame_Ready  => FrameReady,
       Frame_Memory => SweepMemory,
       Frame_Size   => SweepSize,
-      Frame_First  => SweepFrame,
-      Given_Valid  => GivenValid
+      Frame_First  => SweepFrame
     );
 
   SweepHere <= '1' when r.State = StateSweep else '0';
 
-  i_words : entity work.page_words
+  i_frames : entity work.alloc_frames
     generic map (
-      PageBits_g  => WindowBits_c,
-      LeafBits_g  => LeafBits_g,
-      FrameBits_g => FrameBits_g,
-      Memories_g  => Memories_c
+      WindowBits_g => WindowBits_c,
+      LeafBits_g   => LeafBits_g,
+      PageBits_g   => PageBits_g,
+      TableBits_g  => TableBits_c,
+      FrameBits_g  => FrameBits_g,
+      Fixed_g      => Fixed_c,
+      Frames_g     => Frames_g,
+      Memory_g     => Memory_g,
+      Others_g     => Others_g,
+      Chunks_g     => Chunks_c,
+      ChunkBits_g  => ChunkBits_c,
+      NumberBits_g => NumBits_c,
+      RoomBits_g   => RoomBits_c,
+      Ready_g      => Ready_g
     )
     port map (
       Clk          => Clk,
       Rst          => Rst,
-      Start        => WordsStart,
-      First        => std_logic_vector(WordsFirst),
-      Count        => std_logic_vector(WordsCount),
-      Begins       => WordsBegins,
-      Ends         => WordsEnds,
-      Keep         => WordsKeep,
+      Rec          => r.Rec,
+      Uses         => Uses,
+      Words_First  => std_logic_vector(WordsFirst),
+      Words_Count  => std_logic_vector(WordsCount),
+      Words_Ends   => WordsEnds,
       Counted      => not r.IsLarge,
       Base         => WordsBase,
       Lazy         => WordsLazy,
-      Done         => WordsDone,
-      Failed       => WordsFailed,
-      Frame_Valid  => FrameValid,
-      Frame_Ready  => FrameReady,
-      Frame_Size   => FrameSize,
-      Frame_Hinted => FrameHinted,
-      Frame_Next   => FrameNext,
-      Frame_First  => FrameFirst,
-      Given_Valid  => GivenValid,
-      Given_Ok     => GivenOk,
-      Given_First  => GivenFirst,
+      Words_Done   => Parts.WordsDone,
+      Words_Failed => Parts.WordsFailed,
       Write_Valid  => WordsWrite,
-      Write_Ready  => WriteReady,
+      Write_Ready  => Parts.WriteReady,
       Write_Many   => WordsMany,
       Write_Run    => WordsRun,
       Within       => WordsWithin,
-      Word         => WordsWord
+      Word         => WordsWord,
+      Table_Ready  => Parts.TableReady,
+      Table_Ok     => Parts.TableOk,
+      Table_Zero   => Parts.TableZero,
+      Table_Chunk  => TableChunk,
+      Table_Number => TableNumber,
+      Table_Wants  => TableWants,
+      Large_Valid  => LargeFrame,
+      Large_Give   => LargeReturns,
+      Sweep_Valid  => SweepGives,
+      Sweep_Memory => SweepMemory,
+      Sweep_Size   => SweepSize,
+      Sweep_First  => SweepFrame,
+      Ready        => Parts.FrameReady,
+      Given_Valid  => Parts.GivenValid,
+      Given_Ok     => Parts.GivenOk,
+      Given_First  => GivenFirst,
+      Promised     => Promised,
+      Promised_Of  => memoryOf(r.Word, Memories_c, Memory_g),
+      Free_Of      => FreeOf,
+      Free         => FramesFree,
+      Has_Frame    => HasFrame,
+      Few_Of       => FewOf,
+      Few          => IsFew
     );
 
+  -- That of the operation at hand.
+  FreeOf     <= r.Memory when r.State = StateMalloc else
+                r.Rec.Memory when r.State = StateTouch else memoryOf(r.Word, Memories_c, Memory_g);
   WordsFirst <= r.Page when r.Source /= SourceCommand else
                 r.Region & unsigned(LargeFrom) when r.State = StateLarge else r.First;
   WordsCount <= unsigned(LargeCount) when r.State = StateLarge else r.Count;
@@ -973,64 +863,69 @@ begin
   WordsBase  <= r.Word when r.Source = SourceCommand else TouchWord;
   WordsLazy  <= r.Lazy when r.Source = SourceCommand else '0';
 
-  -- One of them reads or writes at a time.
-  PageAddr   <= wordAddr(r.Rec.Number, unsigned(WordsWithin)) when WordsWrite = '1' else
-                wordAddr(r.Rec.Number, unsigned(SweepWithin)) when SweepRead = '1' or SweepWrite = '1' else
-                wordAddr(r.Rec.Number, PutAt);
-  ReadValid  <= AskValid or MapRead or SweepRead or MoveRead;
-  ReadAddr   <= MapAddr when MapRead = '1' else
-                wordAddr(MoveNumber, unsigned(MoveReadAt)) when MoveRead = '1' else PageAddr;
-  WriteValid <= PutValid or MapWrite or SweepWrite or WordsWrite or MoveWrite;
-  WriteAddr  <= MapAddr when MapWrite = '1' else
-                wordAddr(r.Rec.Number, unsigned(MoveWriteAt)) when MoveWrite = '1' else
-                wordAddr(r.Rec.Number, r.Got(LeafBits_g - 1 downto 0)) when r.State = StateZero else PageAddr;
-  WriteWord  <= MapWord when MapWrite = '1' else (others => '0') when SweepWrite = '1' else
-                WordsWord when WordsWrite = '1' else MoveWord when MoveWrite = '1' else PutWord;
-
-  -- Zeroes are written by the beat, words of runs, and those that move.
-  WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else
-                (WordsWrite and WordsMany) or (MoveWrite and MoveMany);
-  WriteRun   <= MoveRun or (WordsWrite and WordsRun);
-  WriteEach  <= MoveWrite and not MoveRun;
-  WriteMask  <= SweepMask when SweepWrite = '1' else MoveMask when MoveWrite = '1' else (others => '1');
-
-  i_tree : entity work.room_tree
+  i_memory : entity work.alloc_memory
     generic map (
-      IndexBits_g => RootBits_g,
-      RoomBits_g  => LeafBits_g + 1
+      PhysBits_g   => PhysBits_g,
+      LeafBits_g   => LeafBits_g,
+      FrameBits_g  => FrameBits_g,
+      NumberBits_g => NumBits_c
     )
     port map (
-      Clk      => Clk,
-      Rst      => Rst,
-      Op_Valid => TreeValid,
-      Op_Ready => TreeReady,
-      Op_Find  => TreeFind,
-      Op_Index => std_logic_vector(r.Region),
-      Op_Room  => std_logic_vector(TreeRoom),
-      Ok       => TreeOk,
-      Found    => TreeFound
+      Clk          => Clk,
+      Rst          => Rst,
+      Number       => r.Rec.Number,
+      Ask_Valid    => Uses.AskValid,
+      Put_Valid    => Uses.PutValid,
+      Put_Word     => PutWord,
+      At           => std_logic_vector(PutAt),
+      Zero_Valid   => Zeroing,
+      Zero_Within  => std_logic_vector(r.Got(LeafBits_g - 1 downto 0)),
+      Map_Read     => MapRead,
+      Map_Write    => MapWrite,
+      Map_Addr     => MapAddr,
+      Map_Word     => MapWord,
+      Sweep_Read   => SweepRead,
+      Sweep_Write  => SweepWrite,
+      Sweep_Within => SweepWithin,
+      Sweep_Mask   => SweepMask,
+      Words_Write  => WordsWrite,
+      Words_Many   => WordsMany,
+      Words_Run    => WordsRun,
+      Words_Within => WordsWithin,
+      Words_Word   => WordsWord,
+      Move_Read    => MoveRead,
+      Move_Number  => MoveNumber,
+      Move_From    => MoveReadAt,
+      Move_Write   => MoveWrite,
+      Move_To      => MoveWriteAt,
+      Move_Word    => MoveWord,
+      Move_Many    => MoveMany,
+      Move_Run     => MoveRun,
+      Move_Mask    => MoveMask,
+      Move_Lanes   => MoveLanes,
+      Write_Ready  => Parts.WriteReady,
+      Read_Ready   => Parts.ReadReady,
+      Read_Word    => ReadWord,
+      Quiet        => Parts.Quiet,
+      Failed       => Parts.HasFailed,
+      Axi_AwValid  => Axi_AwValid,
+      Axi_AwReady  => Axi_AwReady,
+      Axi_AwAddr   => Axi_AwAddr,
+      Axi_WValid   => Axi_WValid,
+      Axi_WReady   => Axi_WReady,
+      Axi_WData    => Axi_WData,
+      Axi_WStrb    => Axi_WStrb,
+      Axi_BValid   => Axi_BValid,
+      Axi_BReady   => Axi_BReady,
+      Axi_BResp    => Axi_BResp,
+      Axi_ArValid  => Axi_ArValid,
+      Axi_ArReady  => Axi_ArReady,
+      Axi_ArAddr   => Axi_ArAddr,
+      Axi_RValid   => Axi_RValid,
+      Axi_RData    => Axi_RData
     );
 
-  i_empty : entity work.bit_row
-    generic map (
-      IndexBits_g => RootBits_g,
-      Count_g     => Regions_c,
-      Initial_g   => '1',
-      Rows_g      => true
-    )
-    port map (
-      Clk      => Clk,
-      Rst      => Rst,
-      Op_Valid => EmptyValid,
-      Op_Ready => EmptyReady,
-      Op_Find  => EmptyFind,
-      Op_Here  => EmptyHere,
-      Op_More  => EmptyMore,
-      Op_Index => std_logic_vector(r.Region),
-      Op_Value => EmptyValue,
-      Ok       => EmptyOk,
-      Found    => EmptyFound
-    );
+  Zeroing <= '1' when r.State = StateZero else '0';
 
   EmptyMore <= LargeMore when r.State = StateLarge else (others => '0');
 
@@ -1043,6 +938,8 @@ begin
     port map (
       Clk         => Clk,
       Rst         => LargeRst,
+      Uses        => LargeUses,
+      Parts       => Parts,
       Start       => LargeStart,
       What        => LargeWhat,
       Pages       => std_logic_vector(r.Pages),
@@ -1065,7 +962,6 @@ begin
       Region      => std_logic_vector(r.Region),
       Goes        => LargeGoes,
       To_Region   => LargeTo,
-      Loads       => LargeLoads,
       Part        => LargePart,
       Write       => LargeWrite,
       Is_New      => LargeIsNew,
@@ -1076,38 +972,14 @@ begin
       Is_First    => LargeIsFirst,
       Is_Last     => LargeIsLast,
       Span        => LargeSpan,
-      Empty_Valid => LargeEmpties,
-      Empty_Ready => EmptyReady,
-      Empty_Find  => LargeFinds,
-      Empty_Here  => LargeFindsHere,
       Empty_More  => LargeMore,
-      Empty_Value => LargeIsEmpty,
-      Empty_Ok    => EmptyOk,
       Empty_Found => EmptyFound,
-      Table_Valid => LargeTables,
-      Table_Ready => TableReady,
-      Table_Give  => LargeGives,
-      Table_Any   => LargeAny,
-      Give_Zero   => LargeIsZero,
-      Table_Ok    => TableOk,
-      Table_Zero  => TableZero,
       Zero        => LargeZeroes,
       Frame_Valid => LargeFrame,
-      Frame_Ready => FrameReady,
       Frame_Give  => LargeReturns,
       Frames_Free => FramesFree,
-      Given_Valid => GivenValid,
-      Given_Ok    => GivenOk,
-      Words_Start => LargeWords,
       Words_From  => LargeFrom,
       Words_Count => LargeCount,
-      Words_First => LargeBegins,
-      Words_Done  => WordsDone,
-      Words_Fail  => WordsFailed,
-      Quiet       => Quiet,
-      Failed      => HasFailed,
-      Root_Valid  => LargeRoots,
-      Root_Ready  => Root_Ready,
       Root_Leads  => LargeLeads
     );
 
@@ -1118,125 +990,82 @@ begin
   LargeHere <= '1' when r.State = StateLarge else '0';
   LargePart <= Kept.Part;
 
-  i_tables : entity work.table_store
+  i_seek : entity work.alloc_seek
     generic map (
+      RootBits_g => RootBits_g
+    )
+    port map (
+      Clk          => Clk,
+      Uses         => SeekUses,
+      Parts        => Parts,
+      Start        => SeekStart,
+      Alone        => SeekAlone,
+      Moves        => IsRealloc,
+      Fits         => r.Fits,
+      Opened       => Opened,
+      Here         => SeekHere,
+      Done         => SeekDone,
+      Status       => SeekStatus,
+      Is_New       => SeekIsNew,
+      Refuses      => SeekRefuses,
+      Goes         => SeekGoes,
+      To_Region    => SeekTo,
+      Gets_Table   => SeekGets,
+      Opens        => SeekOpens,
+      Flushes      => SeekFlushes,
+      Zeroes       => SeekZeroes,
+      Tree_Found   => TreeFound,
+      Empty_Found  => EmptyFound,
+      Map_Changed  => MapChanged,
+      Lacks_Frames => LacksFrames
+    );
+
+  SeekHere    <= '1' when r.State = StateSeek else '0';
+  LacksFrames <= '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
+
+  i_locate : entity work.alloc_locate
+    generic map (
+      AddrBits_g   => AddrBits_g,
       PageBits_g   => PageBits_g,
-      TableBits_g  => TableBits_c,
-      FrameBits_g  => FrameBits_g,
-      Chunks_g     => Chunks_c,
+      RootBits_g   => RootBits_g,
+      LeafBits_g   => LeafBits_g,
       ChunkBits_g  => ChunkBits_c,
       NumberBits_g => NumBits_c,
-      Ready_g      => Ready_g
+      RoomBits_g   => RoomBits_c
     )
     port map (
       Clk         => Clk,
-      Rst         => Rst,
-      Op_Valid    => TableValid,
-      Op_Ready    => TableReady,
-      Op_Give     => TableGive,
-      Op_Zero     => TableIsZero,
-      Op_NotReady => TableAny,
-      Op_Chunk    => r.Rec.Chunk,
-      Op_Number   => r.Rec.Number,
-      Ok          => TableOk,
-      Zero        => TableZero,
-      Chunk       => TableChunk,
-      Number      => TableNumber,
-      Wants       => TableWants,
-      Frame_Valid => ForTables,
-      Frame_Ready => FrameReady,
-      Frame_Give  => TablesGive,
-      Frame_Size  => TablesSize,
-      Frame_First => TablesFirst,
-      Given_Valid => GivenValid,
-      Given_Ok    => GivenOk,
-      Given_First => GivenFirst
+      Uses        => LocateUses,
+      Parts       => Parts,
+      Window_Base => Window_Base,
+      Start       => LocateStart,
+      Addr        => Cmd_Addr,
+      Page        => std_logic_vector(r.Page),
+      Resizes     => IsRealloc,
+      IsZero      => r.IsZero,
+      IsBeyond    => r.IsBeyond,
+      IsDying     => r.IsDying,
+      Here        => LocateHere,
+      Refuses     => LocateRefuses,
+      Status      => LocateStatus,
+      Is_Large    => LocateLarge,
+      Is_Small    => LocateSmall,
+      Last        => LocateLast,
+      Kept        => Kept,
+      Rec         => r.Rec,
+      Goes        => LocateGoes,
+      To_Region   => LocateTo,
+      Opens       => LocateOpens,
+      Data_Valid  => WordComes,
+      Data        => ReadWord,
+      Has_Word    => HasWord,
+      Word        => r.Word,
+      Unread      => r.Failed
     );
 
-  -- Only one of the four asks at a time.
-  StoreValid  <= FrameValid or ForTables or SweepGives or LargeFrame;
-  StoreGive   <= TablesGive when ForTables = '1' else LargeReturns or SweepGives;
-  StoreHinted <= FrameHinted and FrameValid;
-  StoreSize   <= TablesSize when ForTables = '1' else SweepSize when SweepGives = '1' else
-                 std_logic_vector(to_unsigned(LeafBits_g, SizeBits_c)) when LargeFrame = '1' else FrameSize;
-  StoreFirst  <= TablesFirst when ForTables = '1' else SweepFrame when SweepGives = '1' else
-                 std_logic_vector(firstOfRun(r.Rec, FrameBits_g)) when LargeFrame = '1' else FrameFirst;
-  StoreMemory <= OfTables_c when ForTables = '1' else SweepMemory when SweepGives = '1' else
-                 r.Rec.Memory when LargeReturns = '1' else memoryOf(WordsBase);
-  -- That of the operation at hand.
-  FreeOf      <= r.Memory when r.State = StateMalloc else
-                 r.Rec.Memory when r.State = StateTouch else memoryOf(r.Word);
-
-  i_frames : entity work.frame_stores
-    generic map (
-      FrameBits_g => FrameBits_g,
-      Frames_g    => Frames_g,
-      Memory_g    => Memory_g,
-      Others_g    => Others_g
-    )
-    port map (
-      Clk         => Clk,
-      Rst         => Rst,
-      Fixed       => std_logic_vector(to_unsigned(Fixed_c, FrameBits_g)),
-      Promised    => Promised,
-      Promised_Of => memoryOf(r.Word),
-      Free_Of     => FreeOf,
-      Free        => FramesFree,
-      Has_Frame   => HasFrame,
-      Few_Of      => FewOf,
-      Few         => IsFew,
-      Op_Valid    => StoreValid,
-      Op_Ready    => FrameReady,
-      Op_Memory   => StoreMemory,
-      Op_Give     => StoreGive,
-      Op_Size     => StoreSize,
-      Op_HasHint  => StoreHinted,
-      Op_Next     => FrameNext,
-      Op_First    => StoreFirst,
-      Resp_Valid  => GivenValid,
-      Resp_Ok     => GivenOk,
-      Resp_First  => GivenFirst
-    );
-
-  i_barrier : entity work.barrier
-    generic map (
-      PhysBits_g  => PhysBits_g,
-      FrameBits_g => FrameBits_g
-    )
-    port map (
-      Clk         => Clk,
-      Rst         => Rst,
-      Write_Valid => WriteValid,
-      Write_Ready => WriteReady,
-      Write_Addr  => WriteAddr,
-      Write_Word  => WriteWord,
-      Write_Many  => WriteMany,
-      Write_Run   => WriteRun,
-      Write_Each  => WriteEach,
-      Write_Lanes => MoveLanes,
-      Write_Mask  => WriteMask,
-      Read_Valid  => ReadValid,
-      Read_Ready  => ReadReady,
-      Read_Addr   => ReadAddr,
-      Read_Word   => ReadWord,
-      Quiet       => Quiet,
-      Failed      => HasFailed,
-      Axi_AwValid => Axi_AwValid,
-      Axi_AwReady => Axi_AwReady,
-      Axi_AwAddr  => Axi_AwAddr,
-      Axi_WValid  => Axi_WValid,
-      Axi_WReady  => Axi_WReady,
-      Axi_WData   => Axi_WData,
-      Axi_WStrb   => Axi_WStrb,
-      Axi_BValid  => Axi_BValid,
-      Axi_BReady  => Axi_BReady,
-      Axi_BResp   => Axi_BResp,
-      Axi_ArValid => Axi_ArValid,
-      Axi_ArReady => Axi_ArReady,
-      Axi_ArAddr  => Axi_ArAddr,
-      Axi_RValid  => Axi_RValid,
-      Axi_RData   => Axi_RData
-    );
+  LocateHere <= '1' when r.State = StateLocate else '0';
+  IsRealloc  <= '1' when r.What = AllocRealloc_c else '0';
+  WordComes  <= r.Awaits and Axi_RValid;
 
   i_shoot : entity work.shoot_down
     generic map (
@@ -1275,8 +1104,10 @@ begin
     port map (
       Clk            => Clk,
       Rst            => Rst,
+      Uses           => TouchUses,
+      Parts          => Parts,
       Ticket         => Ticket,
-      Changed        => Changed,
+      Changed        => Uses.Changes,
       Start          => TouchStart,
       Writes         => Touch_Write,
       Seen           => Touch_Seen,
@@ -1296,32 +1127,16 @@ begin
       Fails          => TouchFails,
       Zeroes         => TouchZeroes,
       Gives          => TouchGives,
-      Loads          => TouchLoads,
       Rec            => r.Rec,
       Gets_Table     => TouchGets,
-      Write          => TouchWrites,
       IsBroken       => r.Broken,
-      Read_Valid     => TouchRead,
-      Read_Ready     => ReadReady,
       Data_Valid     => Axi_RValid,
       Data           => ReadWord,
       Data_Failed    => Axi_RResp(1),
       HasFrame       => HasFrame,
-      Table_Valid    => TouchTable,
-      Table_Ready    => TableReady,
-      Table_Ok       => TableOk,
-      Table_Zero     => TableZero,
-      Words_Start    => TouchWords,
       Word           => TouchWord,
-      Words_Done     => WordsDone,
-      Words_Failed   => WordsFailed,
       Words_Word     => WordsWord,
-      Quiet          => Quiet,
-      Failed         => HasFailed,
-      Root_Valid     => TouchRoot,
-      Root_Ready     => Root_Ready,
-      Made           => TouchMade,
-      Changes        => TouchChanges
+      Made           => TouchMade
     );
 
   TouchHere   <= '1' when r.State = StateTouch else '0';
@@ -1353,8 +1168,8 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Ports
   ------------------------------------------------------------------------------------------------
-  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and SweepIsTold = '0' and IsDrained = '0'
-                     and SweepGiving = '0' and (r.Held = '0' or SweepIsOver = '0') else '1';
+  Busy   <= '0' when r.State = StateIdle and r.MayPlace = '1' and r.Telling = '0' and SweepIsTold = '0'
+                     and IsDrained = '0' and SweepGiving = '0' and (r.Held = '0' or SweepIsOver = '0') else '1';
   Broken <= r.Broken;
 
   Resp_Valid  <= r.RespValid;
@@ -1363,6 +1178,11 @@ begin
                  when r.Status = AllocOk_c and r.What /= AllocFree_c else (others => '0');
 
   Axi_RReady <= '1';
+
+  Uses <= Own or SeekUses or LocateUses or TouchUses or SweepUses or ReallocUses or LargeUses;
+
+  Root_Valid      <= Uses.RootValid;
+  Parts.RootReady <= Root_Ready;
 
   ------------------------------------------------------------------------------------------------
   -- What comes next
@@ -1381,6 +1201,12 @@ begin
       answer(status);
       v.State := StateIdle;
     end procedure;
+
+    -- The command's place is the first one of its region, whose words may still be written: what is free is known.
+    impure function isFresh return boolean is
+    begin
+      return r.IsNew = '1' and r.Source = SourceCommand;
+    end function;
 
     -- A write has failed: nobody knows what lies in memory, and there is nothing more.
     procedure breakDown is
@@ -1408,29 +1234,20 @@ begin
     -- The place that was found is of an allocation from here on.
     procedure takePlace is
     begin
-      PlaceValid  <= '1';
-      PlaceTake   <= '1';
-      RegionWrite <= '1';
+      Own.PlaceValid  <= '1';
+      Own.PlaceTake   <= '1';
+      Own.RecordWrite <= '1';
       v.Rec.Used  := r.UsedMore;
     end procedure;
 
-    -- A place is found: a malloc takes it, an allocation that moves leaves its old one first.
-    procedure claimOrLeave is
+    -- A place is sought, in an empty region or where others are.
+    procedure seek (alone : std_logic) is
     begin
-      v.Sought := AllocOk_c;
-      v.State  := StateClaim;
-      if r.What = AllocRealloc_c then
-        v.State := StateRealloc;
-      end if;
-    end procedure;
-
-    -- There is no place.
-    procedure noPlace (status : AllocStatus_t) is
-    begin
-      v.Sought := status;
-      v.State  := StateRealloc;
-      if r.What /= AllocRealloc_c then
-        refuse(status);
+      SeekStart <= '1';
+      SeekAlone <= alone;
+      v.State   := StateSeek;
+      if SeekGoes = '1' then
+        v.Region := unsigned(SeekTo);
       end if;
     end procedure;
 
@@ -1446,20 +1263,6 @@ begin
     begin
       v.Region := regionOf(unsigned(Trail));
       beginRealloc(ReallocTrail);
-    end procedure;
-
-    -- A place for Count pages is sought where others are.
-    procedure withOthers is
-    begin
-      v.Then_To := StateFind;
-      if r.Fits = '1' then
-        v.Region := unsigned(Opened);
-        v.State  := StateRegion;
-      else
-        TreeValid <= '1';
-        TreeFind  <= '1';
-        v.State   := StateTree;
-      end if;
     end procedure;
 
     procedure beginLarge (what : LargeWork_t) is
@@ -1485,18 +1288,10 @@ begin
     -- What the sweep does with the region.
     procedure sweeps is
     begin
-      MapClose    <= SweepLeaves;
-      TreeValid   <= SweepLeaves;
       TreeRoom    <= (others => '0');
-      EmptyValid  <= SweepEmpties;
-      EmptyValue  <= '1';
-      PlaceValid  <= SweepFrees;
-      Root_Valid  <= SweepRoot;
       ShootFirst  <= unsigned(FrontFirst);
       ShootLast   <= unsigned(FrontLast);
-      RegionWrite <= SweepWrites or SweepFrees;
-      if SweepLoads = '1' then
-        v.Rec   := Kept;
+      if SweepUses.RecordLoad = '1' then
         v.First := unsigned(FrontFirst);
         v.Count := unsigned(FrontCount);
       end if;
@@ -1539,36 +1334,23 @@ begin
     -- What a realloc does with its allocation.
     procedure reallocs is
     begin
-      PlaceValid <= ReallocAsks or ReallocTakes;
-      PlaceFind  <= ReallocAsks;
-      PlaceHere  <= ReallocAsks;
-      PlaceTake  <= ReallocTakes;
-      AskValid   <= ReallocRead;
-      PutValid   <= ReallocPut;
       PutWord    <= ReallocWord;
       PutAt      <= unsigned(ReallocAt);
-      Changed    <= ReallocChanges;
       ShootFirst <= unsigned(ReallocTells);
       ShootLast  <= unsigned(ReallocTill);
       v.First    := unsigned(ReallocFirst);
       v.Count    := unsigned(ReallocCount);
       v.Page     := unsigned(ReallocLast);
       v.Needs    := unsigned(ReallocNeeds);
-      if ReallocRead = '1' and ReadReady = '1' then
+      if ReallocUses.AskValid = '1' and Parts.ReadReady = '1' then
         v.Awaits := '1';
       end if;
       v.Rec       := ReallocRec;
-      RegionWrite <= ReallocWrites;
-      TableValid  <= ReallocTable;
-      TableAny    <= ReallocAny;
-      Root_Valid  <= ReallocRoot;
       Root_Word   <= RootOfLarge;
       if ReallocGoes = '1' then
         v.Region := unsigned(ReallocTo);
       end if;
-      if ReallocLoads = '1' then
-        v.Rec := Kept;
-      elsif ReallocTakes = '1' then
+      if ReallocTakes = '1' then
         takePlace;
       end if;
       if ReallocDies = '1' then
@@ -1590,19 +1372,94 @@ begin
         v.State := StateIdle;
       elsif ReallocCalls = '1' then
         beginLarge(ReallocWork);
-      elsif ReallocSeeks = '1' and ReallocAlone = '1' then
-        v.Fits  := '1' when r.Room >= unsigned(ReallocCount) else '0';
-        v.State := StateEmpty;
       elsif ReallocSeeks = '1' then
-        withOthers;
+        if ReallocAlone = '1' then
+          v.Fits := '1' when r.Room >= unsigned(ReallocCount) else '0';
+        end if;
+        seek(ReallocAlone);
       elsif ReallocCounts = '1' then
         v.Then_To := StateIdle;
         v.State   := StateCount;
       elsif ReallocAdds = '1' then
-        WordsStart  <= '1';
-        WordsBegins <= '0';
-        v.IsNew     := r.IsNew and IsMoving;
+        Own.WordsStart  <= '1';
+        Own.WordsGoOn   <= '1';
         v.State     := StateWords;
+      end if;
+    end procedure;
+
+    -- What is done with a region where a place is sought. Never two of these: none waits for another.
+    procedure seeks is
+    begin
+      v.Then_To  := StateSeek;
+      v.IsNew    := SeekIsNew;
+      v.First    := r.Region & unsigned(Place);
+      if SeekIsNew = '1' then
+        v.First := r.Region & to_unsigned(0, LeafBits_g);
+      end if;
+      if SeekGoes = '1' then
+        v.Region := unsigned(SeekTo);
+      end if;
+      if SeekGets = '1' then
+        v.Rec.State  := RegionShared;
+        v.Rec.Chunk  := TableChunk;
+        v.Rec.Number := TableNumber;
+        v.Rec.Used   := (others => '0');
+      end if;
+      if SeekOpens = '1' then
+        v.State := StateOpen;
+      end if;
+      if SeekFlushes = '1' then
+        v.State := StateFlushed;
+      end if;
+      if SeekZeroes = '1' then
+        count(to_unsigned(LeafPages_c, Count_t'length));
+        v.State := StateZero;
+      end if;
+      if SeekRefuses = '1' then
+        refuse(AllocNoFrames_c);
+      end if;
+      if SeekDone = '1' then
+        v.Sought := SeekStatus;
+        if r.What = AllocRealloc_c then
+          v.State := StateRealloc;
+        elsif SeekStatus = AllocOk_c then
+          v.State := StateClaim;
+        else
+          refuse(SeekStatus);
+        end if;
+      end if;
+    end procedure;
+
+    -- What is done with an allocation that is located.
+    procedure locates is
+    begin
+      PutWord   <= r.Word;
+      PutWord(ValidBit_c) <= '0';
+      PutWord(FreedBit_c) <= '1';
+      v.Then_To := StateLocate;
+      if LocateUses.AskValid = '1' and Parts.ReadReady = '1' then
+        v.Awaits := '1';
+      end if;
+      if LocateGoes = '1' then
+        v.Region := unsigned(LocateTo);
+      end if;
+      if LocateRefuses = '1' then
+        refuse(LocateStatus);
+      elsif LocateOpens = '1' then
+        v.State := StateOpen;
+      elsif LocateSmall = '1' or LocateLarge = '1' then
+        v.IsLarge := '0';
+        v.Then_To := StateIdle;
+        v.State   := StateMarked;
+        if r.What /= AllocRealloc_c or LocateLarge = '1' then
+          v.Page := unsigned(LocateLast);
+        end if;
+        if r.What = AllocRealloc_c and LocateLarge = '1' then
+          v.Word := pageWord(Frame_t'(others => '0'), '1', Kept.Writable, Kept.Memory, 0);
+          beginRealloc(ReallocLarge);
+        elsif r.What = AllocRealloc_c then
+          beginRealloc(ReallocResize);
+        end if;
       end if;
     end procedure;
 
@@ -1612,51 +1469,30 @@ begin
     Cmd_Ready   <= '0';
     Touch_Ready <= '0';
     Step_Done   <= '0';
+    Own         <= NoUse_c;
 
-    RegionWrite  <= '0';
-    PlaceValid   <= '0';
-    PlaceFind    <= '0';
-    PlaceHere    <= '0';
     PlaceLongest <= '0';
-    PlaceTake    <= '0';
     PlaceFirst   <= withinOf(r.First);
     PlaceCount   <= r.Count;
     MapOpen      <= '0';
-    MapBegin     <= '0';
-    MapClose     <= '0';
-    MapFlush     <= '0';
     SweepStart   <= '0';
     LargeStart   <= '0';
     LargeWhat    <= LargeMake;
-    TreeValid    <= '0';
-    TreeFind     <= '0';
     TreeRoom     <= r.Count;
-    EmptyValid   <= '0';
-    EmptyFind    <= '0';
-    EmptyHere    <= '0';
-    EmptyValue   <= '0';
-    TableValid   <= '0';
-    TableGive    <= '0';
-    TableAny     <= '0';
-    TableIsZero  <= '1';
-    WordsStart   <= '0';
-    WordsBegins  <= '1';
-    WordsKeep    <= '0';
+    SeekStart    <= '0';
+    SeekAlone    <= '0';
+    LocateStart  <= '0';
     ReallocStart <= '0';
     ReallocWhat  <= ReallocResize;
     ReallocOver  <= '0';
-    PutValid     <= '0';
     PutWord      <= r.Word;
     PutAt        <= withinOf(r.Page);
     DyingAdd     <= '0';
-    Changed      <= '0';
     TouchStart   <= '0';
-    AskValid     <= '0';
     MadeValid    <= '0';
     ShootCommand <= '0';
     ShootFirst   <= r.First;
     ShootLast    <= r.Page;
-    Root_Valid   <= '0';
     Root_Index   <= std_logic_vector(r.Region);
     Root_Word    <= (others => '0');
 
@@ -1664,23 +1500,22 @@ begin
       v.RespValid := '0';
     end if;
 
+    v.MayPlace := Parts.PlaceReady;
     v.IsDying  := IsDying;
     v.Resumes  := r.Held and (SweepIsOver or r.Broken);
-    v.LastRegion := r.Region + resize(r.Rec.Room, RootBits_g);
     v.UsedMore := r.Rec.Used + r.Count;
     v.UsedLess := r.Rec.Used - r.Count;
-    if r.Awaits = '1' and Axi_RValid = '1' then
-      v.Awaits   := '0';
-      v.Word     := ReadWord;
-      v.Failed   := Axi_RResp(1);
-      v.Overruns := overruns(r.Page, ReadWord);
+    if WordComes = '1' then
+      v.Awaits := '0';
+      v.Word   := ReadWord;
+      v.Failed := Axi_RResp(1);
     end if;
 
     case r.State is
 
       when StateInit =>
-        if KeptReady = '1' and TreeReady = '1' and EmptyReady = '1' and TableReady = '1'
-          and FrameReady = '1' then
+        if KeptReady = '1' and Parts.TreeReady = '1' and Parts.EmptyReady = '1' and Parts.TableReady = '1'
+          and Parts.FrameReady = '1' then
           v.State := StateIdle;
         end if;
         Cmd_Ready <= not r.RespValid;
@@ -1691,7 +1526,7 @@ begin
       when StateIdle =>
         if GivesFirst = '1' then
           null;
-        elsif SweepIsTold = '1' then
+        elsif SweepIsTold = '1' and r.MayPlace = '1' then
           SweepStart <= '1';
           v.Source   := SourceHouse;
           v.Region   := unsigned(SweepRegion);
@@ -1714,7 +1549,7 @@ begin
           v.Page   := unsigned(ReallocPage);
           v.State  := StateCheck;
         elsif Cmd_Valid = '1' and r.Held = '0' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
-          and (DyingFull = '0' or r.Broken = '1') then
+          and r.MayPlace = '1' and (DyingFull = '0' or r.Broken = '1') then
           Cmd_Ready  <= '1';
           v.Source   := SourceCommand;
           v.What     := Cmd_What;
@@ -1724,20 +1559,13 @@ begin
           v.Writable := Cmd_Writable;
           v.Lazy     := Cmd_Lazy;
           v.Page     := unsigned(Cmd_Addr(PageBits_g + WindowBits_c - 1 downto PageBits_g));
-          v.Outside  := '0';
-          if Cmd_Addr(AddrBits_g - 1 downto PageBits_g + WindowBits_c) /= Window_Base then
-            v.Outside := '1';
-          end if;
-          v.IsBegin  := '1';
-          if unsigned(Cmd_Addr(PageBits_g - 1 downto 0)) /= 0 then
-            v.IsBegin := '0';
-          end if;
+          LocateStart <= '1';
           v.Then_To  := StateCheck;
           v.State    := StateCheck;
           if Trails = '1' and r.Broken = '0' then
             dropTrail;
           end if;
-        elsif Pause = '0' and r.Broken = '0' then
+        elsif Pause = '0' and r.Broken = '0' and r.MayPlace = '1' then
           v.Source := SourceHouse;
           v.Region := unsigned(SweepRegion);
           if SweepWaits = '1' then
@@ -1763,6 +1591,8 @@ begin
           v.IsBeyond := '1';
         end if;
         v.Region   := regionOf(r.Page);
+        v.First    := r.Page;
+        v.IsNew    := '0';
         v.State    := StateMalloc;
         if r.What /= AllocMalloc_c then
           v.State := StateLocate;
@@ -1784,7 +1614,6 @@ begin
         v.Fits     := '1' when IsOpen = '1' and r.Room >= resize(r.Pages, LeafBits_g + 1) else '0';
 
       when StatePlace =>
-        v.Then_To := StateFind;
         if r.IsZero = '1' then
           refuse(AllocZeroSize_c);
         elsif r.IsBeyond = '1' then
@@ -1796,130 +1625,31 @@ begin
         elsif r.IsLarge = '1' then
           beginLarge(LargeMake);
         else
-          withOthers;
+          seek('0');
         end if;
 
-      when StateTree =>
-        if TreeReady = '1' then
-          v.Region := unsigned(TreeFound);
-          v.State  := StateRegion;
-          if TreeOk = '0' then
-            -- A realloc has sought an empty one before.
-            v.State := StateEmpty;
-            if r.What = AllocRealloc_c then
-              noPlace(AllocNoSpace_c);
-            end if;
-          end if;
-        end if;
-
-      when StateRegion =>
-        v.Rec   := Kept;
-        v.State := StateOpen;
-
-      when StateFind =>
-        PlaceValid <= '1';
-        PlaceFind  <= '1';
-        v.State    := StateFound;
-
-      when StateFound =>
-        v.IsNew := '0';
-        v.First := r.Region & unsigned(Place);
-        if PlaceReady = '1' then
-          claimOrLeave;
-          if PlaceOk = '0' then
-            -- It has room, unless memory was changed by somebody else.
-            noPlace(AllocBadEntry_c);
-          end if;
-        end if;
-
-      when StateEmpty =>
-        EmptyValid <= '1';
-        EmptyFind  <= '1';
-        v.State    := StateEmptyFound;
-
-      when StateEmptyFound =>
-        v.Region  := unsigned(EmptyFound);
-        v.Then_To := StateTable;
-        if EmptyReady = '1' then
-          v.State := StateTable;
-          if EmptyOk = '0' then
-            noPlace(AllocNoSpace_c);
-          elsif MapChanged = '1' then
-            MapFlush <= '1';
-            v.State  := StateFlushed;
-          end if;
-        end if;
-
-      when StateTable =>
-        TableValid <= '1';
-        v.State    := StateTabled;
-
-      when StateTabled =>
-        v.Rec.State  := RegionShared;
-        v.Rec.Chunk  := TableChunk;
-        v.Rec.Number := TableNumber;
-        v.Rec.Used   := (others => '0');
-        v.Then_To := StateNew;
-        count(to_unsigned(LeafPages_c, Count_t'length));
-        if TableReady = '1' then
-          v.State := StateNew;
-          if TableOk = '0' then
-            noPlace(AllocNoFrames_c);
-          elsif TableZero = '0' then
-            v.State := StateZero;
-          end if;
-        end if;
-
-      when StateNew =>
-        -- All of its pages are free.
-        PlaceValid <= '1';
-        PlaceFirst <= (others => '0');
-        PlaceCount <= to_unsigned(LeafPages_c, Count_t'length);
-        EmptyValid <= '1';
-        MapBegin   <= '1';
-        v.IsNew    := '1';
-        v.First    := r.Region & to_unsigned(0, LeafBits_g);
-        -- A table may have taken frames.
-        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
-        v.State    := StateEnough;
-
-      when StateEnough =>
-        if PlaceReady = '1' and EmptyReady = '1' then
-          claimOrLeave;
-          if r.NoFrames = '1' then
-            TableValid <= '1';
-            TableGive  <= '1';
-            EmptyValid <= '1';
-            EmptyValue <= '1';
-            MapClose   <= '1';
-            v.State    := StateAbandoned;
-          end if;
-        end if;
-
-      when StateAbandoned =>
-        if TableReady = '1' and EmptyReady = '1' then
-          refuse(AllocNoFrames_c);
-        end if;
+      when StateSeek =>
+        seeks;
 
       when StateClaim =>
         takePlace;
         v.Page      := r.Region & (withinOf(r.First) + r.More);
-        WordsStart  <= '1';
+        Own.WordsStart  <= '1';
         v.State     := StateWords;
 
       when StateWords =>
-        if WordsDone = '1' then
+        if Parts.WordsDone = '1' then
           v.State := StateWritten;
-          if WordsFailed = '1' then
+          if Parts.WordsFailed = '1' then
             -- So many were free: the frame store has failed.
             breakDown;
           end if;
         end if;
 
       when StateWritten =>
-        if Quiet = '1' then
+        if Parts.Quiet = '1' then
           v.State := StateTell;
-          if HasFailed = '1' then
+          if Parts.HasFailed = '1' then
             breakDown;
           elsif r.IsNew = '1' then
             v.State := StateLink;
@@ -1927,7 +1657,7 @@ begin
         end if;
 
       when StateLink =>
-        Root_Valid <= '1';
+        Own.RootValid <= '1';
         Root_Word  <= directoryWord(r.Rec.Number);
         if Root_Ready = '1' then
           v.State := StateTell;
@@ -1936,7 +1666,7 @@ begin
       when StateTell =>
         -- The answer follows when that is taken.
         MadeValid  <= '1';
-        Changed    <= '1';
+        Own.Changes    <= '1';
         v.RespPage := r.First;
         v.Telling := '1';
         v.Then_To := StateIdle;
@@ -1955,18 +1685,6 @@ begin
         end if;
 
       when StateLarge =>
-        Root_Valid  <= LargeRoots;
-        EmptyValid  <= LargeEmpties;
-        EmptyFind   <= LargeFinds;
-        EmptyHere   <= LargeFindsHere;
-        EmptyValue  <= LargeIsEmpty;
-        TableValid  <= LargeTables;
-        TableGive   <= LargeGives;
-        TableAny    <= LargeAny;
-        TableIsZero <= LargeIsZero;
-        WordsStart  <= LargeWords;
-        WordsBegins <= LargeBegins;
-        RegionWrite <= LargeWrite;
         v.Then_To   := StateLarge;
         if LargeLeads = '1' then
           Root_Word <= RootOfLarge;
@@ -1974,9 +1692,7 @@ begin
         if LargeGoes = '1' then
           v.Region := unsigned(LargeTo);
         end if;
-        if LargeLoads = '1' then
-          v.Rec := Kept;
-        elsif LargeWrite = '1' then
+        if LargeWrite = '1' then
           v.Rec.State := LargeUse;
           v.Rec.Part  := LargeAsPart;
           if LargeTakes = '1' then
@@ -1992,7 +1708,7 @@ begin
             v.Rec.IsFirst  := LargeIsFirst;
             v.Rec.IsLast   := LargeIsLast;
             v.Rec.Writable := r.Word(WritableBit_c);
-            v.Rec.Memory   := memoryOf(r.Word);
+            v.Rec.Memory   := memoryOf(r.Word, Memories_c, Memory_g);
           end if;
         end if;
         if LargeZeroes = '1' then
@@ -2010,90 +1726,16 @@ begin
       -- ---- free and realloc
 
       when StateLocate =>
-        v.Rec   := Kept;
-        v.State := StateLocateRead;
-        if r.What = AllocRealloc_c and r.IsZero = '1' then
-          refuse(AllocZeroSize_c);
-        elsif r.What = AllocRealloc_c and r.IsBeyond = '1' then
-          refuse(AllocTooLarge_c);
-        elsif r.Outside = '0' and r.IsDying = '0' and v.Rec.State = RegionLarge then
-          v.State := StateLocateLarge;
-        elsif r.Outside = '1' or r.IsDying = '1' or v.Rec.State /= RegionShared then
-          refuse(AllocNotAllocated_c);
-        end if;
-
-      when StateLocateRead =>
-        AskValid  <= '1';
-        v.Then_To := StateLocated;
-        if ReadReady = '1' then
-          v.Awaits := '1';
-          v.State  := StateLocated;
-          if r.What = AllocRealloc_c then
-            v.State := StateOpen;
-          end if;
-        end if;
-
-      when StateLocated =>
-        if v.Awaits = '0' then
-          v.State := StateFirst;
-        end if;
-
-      when StateFirst =>
-        v.First   := r.Page;
-        v.IsLarge := '0';
-        v.Then_To := StateIdle;
-        PutWord <= r.Word;
-        PutWord(ValidBit_c) <= '0';
-        PutWord(FreedBit_c) <= '1';
-        if r.Failed = '1' then
-          refuse(AllocBusError_c);
-        elsif stateOf(r.Word) /= PageMapped and stateOf(r.Word) /= PageReserved then
-          refuse(AllocNotAllocated_c);
-        elsif r.IsBegin = '0' or r.Word(FirstBit_c) = '0' then
-          refuse(AllocInside_c);
-        elsif r.Overruns = '1' then
-          refuse(AllocBadEntry_c);
-        elsif r.What = AllocRealloc_c then
-          beginRealloc(ReallocResize);
-        else
-          PutValid <= '1';
-          if WriteReady = '1' then
-            v.Page  := r.Region & lastOf(withinOf(r.Page), r.Word);
-            v.State := StateMarked;
-          end if;
-        end if;
-
-      when StateLocateLarge =>
-        v.First := r.Page;
-        v.State := StateLocateSpan;
-        if withinOf(r.Page) >= r.Rec.Used then
-          refuse(AllocNotAllocated_c);
-        elsif r.IsBegin = '0' or r.Rec.IsFirst = '0' or withinOf(r.Page) /= 0 then
-          refuse(AllocInside_c);
-        end if;
-
-      when StateLocateSpan =>
-        v.Region := r.LastRegion;
-        v.State  := StateLocateLast;
-
-      when StateLocateLast =>
-        v.Rec   := Kept;
-        v.Page  := r.Region & resize(v.Rec.Used - 1, LeafBits_g);
-        v.State := StateMarked;
-        if r.What = AllocRealloc_c then
-          v.Word    := pageWord(Frame_t'(others => '0'), '1', Kept.Writable, Kept.Memory, 0);
-          v.Then_To := StateIdle;
-          beginRealloc(ReallocLarge);
-        end if;
+        locates;
 
       when StateMarked =>
-        if Quiet = '1' then
+        if Parts.Quiet = '1' then
           v.State := StateIdle;
-          if HasFailed = '1' then
+          if Parts.HasFailed = '1' then
             breakDown;
           else
             letDie;
-            Changed <= '1';
+            Own.Changes <= '1';
           end if;
         end if;
 
@@ -2103,19 +1745,10 @@ begin
       -- ---- a first touch
 
       when StateTouch =>
-        AskValid    <= TouchRead;
-        TableValid  <= TouchTable;
-        WordsStart  <= TouchWords;
-        WordsKeep   <= '1';
-        Root_Valid  <= TouchRoot;
         Root_Word   <= directoryWord(r.Rec.Number);
-        RegionWrite <= TouchWrites;
         MadeValid   <= TouchMade;
         ShootFirst  <= r.Page;
-        Changed     <= TouchChanges;
-        if TouchLoads = '1' then
-          v.Rec := Kept;
-        elsif TouchGets = '1' then
+        if TouchGets = '1' then
           v.Rec.Chunk  := TableChunk;
           v.Rec.Number := TableNumber;
           v.Rec.Part   := PartReady_c;
@@ -2143,11 +1776,11 @@ begin
       when StateHouse =>
         v.Then_To := StateStepped;
         if MapChanged = '1' then
-          MapFlush <= '1';
+          Own.MapFlush <= '1';
           v.State  := StateFlushed;
         else
-          TableValid <= '1';
-          TableAny   <= '1';
+          Own.TableValid <= '1';
+          Own.TableAny   <= '1';
           v.State    := StateHouseTable;
         end if;
 
@@ -2156,9 +1789,9 @@ begin
         v.Rec.Number := TableNumber;
         v.Then_To    := StateHouseZeroed;
         count(to_unsigned(LeafPages_c, Count_t'length));
-        if TableReady = '1' then
+        if Parts.TableReady = '1' then
           v.State := StateZero;
-          if TableOk = '0' then
+          if Parts.TableOk = '0' then
             v.State := StateIdle;
           end if;
         end if;
@@ -2175,8 +1808,8 @@ begin
 
       when StateGiveTable =>
         -- A table of zeroes, to be kept if there is place for it.
-        TableValid <= '1';
-        TableGive  <= '1';
+        Own.TableValid <= '1';
+        Own.TableGive  <= '1';
         v.State    := StateSettle;
 
       when StateOpen =>
@@ -2190,7 +1823,7 @@ begin
         if MapDone = '1' then
           v.State := r.Then_To;
           v.Room  := resize(r.Rec.Room, LeafBits_g + 1);
-          if HasFailed = '1' then
+          if Parts.HasFailed = '1' then
             breakDown;
           elsif MapFailed = '1' then
             -- What was open stays so. A command is refused; places that were to be free stay in use.
@@ -2205,15 +1838,13 @@ begin
       when StateFlushed =>
         if MapDone = '1' then
           v.State := r.Then_To;
-          if HasFailed = '1' then
+          if Parts.HasFailed = '1' then
             breakDown;
           end if;
         end if;
 
       when StateZero =>
-        PutValid <= '1';
-        PutWord  <= (others => '0');
-        if WriteReady = '1' then
+        if Parts.WriteReady = '1' then
           v.Got   := r.Got + BeatWords_c;
           v.Words := r.Words - BeatWords_c;
           if r.Words = BeatWords_c then
@@ -2222,36 +1853,42 @@ begin
         end if;
 
       when StateZeroed =>
-        if Quiet = '1' then
+        if Parts.Quiet = '1' then
           v.State := r.Then_To;
-          if HasFailed = '1' then
+          if Parts.HasFailed = '1' then
             breakDown;
           end if;
         end if;
 
       when StateCount =>
         PlaceLongest <= '1';
-        if PlaceReady = '1' then
-          PlaceValid <= '1';
+        if isFresh then
+          v.State := StateCounted;
+        elsif Parts.PlaceReady = '1' then
+          Own.PlaceValid <= '1';
           v.State    := StateCounted;
         end if;
 
       when StateCounted =>
         TreeRoom <= unsigned(Longest);
-        if PlaceReady = '1' then
-          TreeValid   <= '1';
-          RegionWrite <= '1';
+        if Parts.PlaceReady = '1' or isFresh then
+          Own.TreeValid   <= '1';
+          Own.RecordWrite <= '1';
           v.Rec.Room  := resize(unsigned(Longest), RoomBits_c);
           v.Room      := unsigned(Longest);
           v.State     := StateSettle;
         end if;
 
       when StateSettle =>
-        if TreeReady = '1' and EmptyReady = '1' and TableReady = '1' then
+        if Parts.TreeReady = '1' and Parts.EmptyReady = '1' and Parts.TableReady = '1' then
           v.State := r.Then_To;
         end if;
 
     end case;
+
+    if Uses.RecordLoad = '1' then
+      v.Rec := Kept;
+    end if;
 
     -- What an invalidation was for.
     if r.Telling = '1' and Told = '1' then

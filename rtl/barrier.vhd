@@ -80,9 +80,10 @@ architecture rtl of barrier is
   signal ArAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
   signal Writes    : natural range 0 to Writes_g;
   signal Reads     : natural range 0 to Depth_g;
-  -- There is room for one more: known a cycle before, as much waits for it.
+  -- There is room for one more, and nothing is under way: known a cycle before, as much waits for it.
   signal MayWrite  : std_logic;
   signal MayRead   : std_logic;
+  signal IsQuiet   : std_logic;
   signal WriteTook : std_logic;
   signal ReadTook  : std_logic;
   signal HasFailed : std_logic;
@@ -169,7 +170,7 @@ begin
   WriteTook <= Write_Valid and Write_Ready;
   ReadTook  <= Read_Valid and Read_Ready;
 
-  Quiet  <= '1' when Writes = 0 and Reads = 0 else '0';
+  Quiet  <= IsQuiet;
   Failed <= HasFailed;
 
   p_held : process (Clk) is
@@ -234,12 +235,18 @@ begin
       if (Reads = Depth_g or (Reads = Depth_g - 1 and ReadTook = '1')) and Axi_RValid = '0' then
         MayRead <= '0';
       end if;
+      IsQuiet <= '0';
+      if WriteTook = '0' and (Writes = 0 or (Writes = 1 and Axi_BValid = '1')) and
+        ReadTook = '0' and (Reads = 0 or (Reads = 1 and Axi_RValid = '1')) then
+        IsQuiet <= '1';
+      end if;
       if Axi_BValid = '1' and Axi_BResp(1) = '1' then
         HasFailed <= '1';
       end if;
       if Rst = '1' then
         Writes    <= 0;
         Reads     <= 0;
+        IsQuiet   <= '1';
         HasFailed <= '0';
       end if;
     end if;

@@ -26,6 +26,9 @@ entity large_regions is
     Clk         : in    std_logic;
     -- Whatever was done is over: after a reset, or when memory has failed.
     Rst         : in    std_logic;
+    -- What is done with parts of the allocator in this cycle, and what these answer.
+    Uses        : out   Uses_t;
+    Parts       : in    Parts_t;
     -- What is to be done. All that it is done with stands until it is done.
     Start       : in    std_logic;
     What        : in    LargeWork_t;
@@ -53,12 +56,11 @@ entity large_regions is
     Needs       : out   std_logic_vector(FrameBits_g downto 0);
     Trails      : out   std_logic;
     -- The allocator is at a region, and nothing else is done there. It goes to another one, and has its record: Part
-    -- is that of the record, in the cycle with Loads.
+    -- is that of the record, in the cycle in which it is read.
     Here        : in    std_logic;
     Region      : in    std_logic_vector(RootBits_g - 1 downto 0);
     Goes        : out   std_logic;
     To_Region   : out   std_logic_vector(RootBits_g - 1 downto 0);
-    Loads       : out   std_logic;
     Part        : in    RegionPart_t;
     -- The region's record is written: it becomes one of this allocation, what was taken becomes its own, or another
     -- use and another part.
@@ -72,46 +74,19 @@ entity large_regions is
     Is_First    : out   std_logic;
     Is_Last     : out   std_logic;
     Span        : out   std_logic_vector(RootBits_g - 1 downto 0);
-    -- Empty regions: a row of so many more is looked for, anywhere or here, or the region is one, or is none any
-    -- more.
-    Empty_Valid : out   std_logic;
-    Empty_Ready : in    std_logic;
-    Empty_Find  : out   std_logic;
-    Empty_Here  : out   std_logic;
+    -- A row of so many more empty regions is looked for; the first one.
     Empty_More  : out   std_logic_vector(RootBits_g - 1 downto 0);
-    Empty_Value : out   std_logic;
-    Empty_Ok    : in    std_logic;
     Empty_Found : in    std_logic_vector(RootBits_g - 1 downto 0);
-    -- A table is taken, any that is not ready or a ready one, or given back, of zeroes or not. All of its words are
-    -- written with 0.
-    Table_Valid : out   std_logic;
-    Table_Ready : in    std_logic;
-    Table_Give  : out   std_logic;
-    Table_Any   : out   std_logic;
-    Give_Zero   : out   std_logic;
-    Table_Ok    : in    std_logic;
-    Table_Zero  : in    std_logic;
+    -- All words of the table that was taken are written with 0.
     Zero        : out   std_logic;
     -- A run of frames of a whole region is taken, or given back.
     Frame_Valid : out   std_logic;
-    Frame_Ready : in    std_logic;
     Frame_Give  : out   std_logic;
     Frames_Free : in    std_logic_vector(FrameBits_g downto 0);
-    Given_Valid : in    std_logic;
-    Given_Ok    : in    std_logic;
-    -- The words of the region's pages are written, so many from a place on, with which the allocation begins or not;
-    -- all that was written is visible; some of it failed.
-    Words_Start : out   std_logic;
+    -- Words of the region's pages that are written: so many from a place on.
     Words_From  : out   std_logic_vector(LeafBits_g - 1 downto 0);
     Words_Count : out   std_logic_vector(LeafBits_g downto 0);
-    Words_First : out   std_logic;
-    Words_Done  : in    std_logic;
-    Words_Fail  : in    std_logic;
-    Quiet       : in    std_logic;
-    Failed      : in    std_logic;
-    -- The region's word of the root is written: it leads to its part, or nowhere.
-    Root_Valid  : out   std_logic;
-    Root_Ready  : in    std_logic;
+    -- The region's word of the root leads to its part, or nowhere.
     Root_Leads  : out   std_logic
   );
 end entity;
@@ -268,7 +243,6 @@ begin
 
   Words_From  <= std_logic_vector(r.FromIn);
   Words_Count <= std_logic_vector(r.WordsIn);
-  Words_First <= Is_First and not r.Grows;
 
   PassFrom <= r.NewFrom when r.InPlace = '1' else r.First;
 
@@ -371,26 +345,16 @@ begin
     Done        <= '0';
     Goes        <= '0';
     To_Region   <= std_logic_vector(r.Following);
-    Loads       <= '0';
     Write       <= '0';
     Is_New      <= '0';
     Takes       <= '0';
     As_Use      <= RegionLarge;
     As_Part     <= r.Part;
-    Empty_Valid <= '0';
-    Empty_Find  <= '0';
-    Empty_Here  <= '0';
+    Uses        <= NoUse_c;
     Empty_More  <= std_logic_vector(r.Span);
-    Empty_Value <= '0';
-    Table_Valid <= '0';
-    Table_Give  <= '0';
-    Table_Any   <= '0';
-    Give_Zero   <= '1';
     Zero        <= '0';
     Frame_Valid <= '0';
     Frame_Give  <= '0';
-    Words_Start <= '0';
-    Root_Valid  <= '0';
     Root_Leads  <= '0';
 
     case r.State is
@@ -445,16 +409,16 @@ begin
         end if;
 
       when StateHere =>
-        Empty_Valid <= '1';
-        Empty_Find  <= '1';
-        Empty_Here  <= '1';
+        Uses.EmptyValid <= '1';
+        Uses.EmptyFind  <= '1';
+        Uses.EmptyHere  <= '1';
         Empty_More  <= std_logic_vector(r.More);
         v.State     := StateHereFound;
 
       when StateHereFound =>
-        if Empty_Ready = '1' then
+        if Parts.EmptyReady = '1' then
           v.State := StateFit;
-          if Empty_Ok = '0' then
+          if Parts.EmptyOk = '0' then
             v.InPlace := '0';
             v.State   := StateFind;
           end if;
@@ -463,18 +427,18 @@ begin
       -- ---- what is made: a plan first
 
       when StateFind =>
-        Empty_Valid <= '1';
-        Empty_Find  <= '1';
+        Uses.EmptyValid <= '1';
+        Uses.EmptyFind  <= '1';
         v.State     := StateFound;
 
       when StateFound =>
         v.First := unsigned(Empty_Found);
         v.Last  := unsigned(Empty_Found) + r.Span;
         v.Pass  := PassPlan;
-        if Empty_Ready = '1' then
+        if Parts.EmptyReady = '1' then
           goTo(unsigned(Empty_Found));
           v.State := StateFit when r.Grows = '1' else StateAt;
-          if Empty_Ok = '0' then
+          if Parts.EmptyOk = '0' then
             refuse(AllocNoSpace_c);
           end if;
         end if;
@@ -505,45 +469,45 @@ begin
           v.State := StateTable;
         elsif r.NoRun = '1' then
           v.State := StateAny;
-        elsif Frame_Ready = '1' then
+        elsif Parts.FrameReady = '1' then
           v.State := StateRun;
         end if;
 
       when StateRun =>
         v.Part := PartRun_c;
-        if Given_Valid = '1' then
+        if Parts.GivenValid = '1' then
           v.State := StatePut;
-          if Given_Ok = '0' then
+          if Parts.GivenOk = '0' then
             v.NoRun := '1';
             v.State := StateAny;
           end if;
         end if;
 
       when StateAny =>
-        Table_Valid <= '1';
-        Table_Any   <= '1';
+        Uses.TableValid <= '1';
+        Uses.TableAny   <= '1';
         v.State     := StateAnyTaken;
 
       when StateAnyTaken =>
         v.Part := PartTable_c;
-        if Table_Ready = '1' then
+        if Parts.TableReady = '1' then
           v.State := StatePut;
-          if Table_Ok = '0' then
+          if Parts.TableOk = '0' then
             v.State := StateTable;
           end if;
         end if;
 
       when StateTable =>
-        Table_Valid <= '1';
+        Uses.TableValid <= '1';
         v.State     := StateTaken;
 
       when StateTaken =>
         v.Part := PartReady_c;
-        if Table_Ready = '1' then
+        if Parts.TableReady = '1' then
           v.State := StatePut;
-          if Table_Ok = '0' then
+          if Parts.TableOk = '0' then
             noTable;
-          elsif Table_Zero = '0' then
+          elsif Parts.TableZero = '0' then
             Zero    <= '1';
             v.State := StateZeroed;
           end if;
@@ -556,11 +520,11 @@ begin
 
       when StatePut =>
         -- A region that it has keeps all else that is known of it, until it has more.
-        if Empty_Ready = '1' then
+        if Parts.EmptyReady = '1' then
           Write  <= '1';
           Is_New <= '1';
           Takes  <= '1';
-          Empty_Valid <= '1';
+          Uses.EmptyValid <= '1';
           if r.IsShared = '1' and r.InPlace = '1' then
             Write  <= '1' when hasTable(r.Part) else '0';
             Is_New <= '0';
@@ -588,7 +552,7 @@ begin
       -- ---- a pass
 
       when StateRead =>
-        Loads   <= '1';
+        Uses.RecordLoad   <= '1';
         v.Part  := Part;
         v.State := StateSee;
 
@@ -629,22 +593,23 @@ begin
         end case;
 
       when StateBegin =>
-        Words_Start <= '1';
+        Uses.WordsStart <= '1';
+        Uses.WordsGoOn  <= not Is_First or r.Grows;
         v.State     := StateWords;
 
       when StateWords =>
-        if Words_Done = '1' then
+        if Parts.WordsDone = '1' then
           v.State := StateNext;
-          if Words_Fail = '1' then
+          if Parts.WordsFailed = '1' then
             -- So many were free: the frame store has failed.
             refuse(AllocBusError_c);
           end if;
         end if;
 
       when StateRoot =>
-        Root_Valid <= '1';
+        Uses.RootValid <= '1';
         Root_Leads <= '1' when r.Pass = PassRoots or r.Pass = PassEnd else '0';
-        if Root_Ready = '1' then
+        if Parts.RootReady = '1' then
           v.State := StateMark;
           if r.Pass = PassRoots or r.Pass = PassEnd then
             v.State := StateNext;
@@ -655,21 +620,21 @@ begin
 
       when StateGive =>
         -- All words of a table that is left were written with 0.
-        Give_Zero <= '1' when r.Pass = PassEmpty or r.Part = PartReady_c else '0';
+        Uses.TableUsed <= '0' when r.Pass = PassEmpty or r.Part = PartReady_c else '1';
         if hasTable(r.Part) then
-          Table_Valid <= '1';
-          Table_Give  <= '1';
+          Uses.TableValid <= '1';
+          Uses.TableGive  <= '1';
           v.State     := StateGiven;
         else
           Frame_Valid <= '1';
           Frame_Give  <= '1';
-          if Frame_Ready = '1' then
+          if Parts.FrameReady = '1' then
             v.State := StateGiven;
           end if;
         end if;
 
       when StateGiven =>
-        if (hasTable(r.Part) and Table_Ready = '1') or (not hasTable(r.Part) and Given_Valid = '1') then
+        if (hasTable(r.Part) and Parts.TableReady = '1') or (not hasTable(r.Part) and Parts.GivenValid = '1') then
           v.State := StateMark;
         end if;
 
@@ -688,8 +653,8 @@ begin
               As_Part <= PartNothing_c;
             else
               As_Use      <= RegionEmpty;
-              Empty_Valid <= '1';
-              Empty_Value <= '1';
+              Uses.EmptyValid <= '1';
+              Uses.EmptyValue <= '1';
             end if;
           when PassRun =>
             Write   <= '1';
@@ -700,14 +665,14 @@ begin
           when PassEmpty =>
             Write       <= '1';
             As_Use      <= RegionEmpty;
-            Empty_Valid <= '1';
-            Empty_Value <= '1';
+            Uses.EmptyValid <= '1';
+            Uses.EmptyValue <= '1';
           when others =>
             null;
         end case;
 
       when StateNext =>
-        if Empty_Ready = '1' then
+        if Parts.EmptyReady = '1' then
           if r.Pass = PassRun or r.Pass = PassHead then
             v.State := StateDone;
           elsif r.Pass = PassEnd then
@@ -725,9 +690,9 @@ begin
         end if;
 
       when StateVisible =>
-        if Quiet = '1' then
+        if Parts.Quiet = '1' then
           beginPass(PassRoots, PassFrom);
-          if Failed = '1' then
+          if Parts.HasFailed = '1' then
             refuse(AllocBusError_c);
           end if;
         end if;
@@ -748,15 +713,15 @@ begin
         beginWords;
 
       when StateMoveFrom =>
-        Loads      <= '1';
+        Uses.RecordLoad      <= '1';
         v.Part     := Part;
         v.State    := StateMoveRoot;
 
       when StateMoveRoot =>
-        Root_Valid <= '1' when r.Part /= PartNothing_c else '0';
+        Uses.RootValid <= '1' when r.Part /= PartNothing_c else '0';
         if r.Part = PartNothing_c then
           v.State := StateMoveNext;
-        elsif Root_Ready = '1' then
+        elsif Parts.RootReady = '1' then
           v.State := StateMoveLeave;
         end if;
 
@@ -792,6 +757,8 @@ begin
         v.State := StateIdle;
 
     end case;
+
+    Uses.RecordWrite <= Write;
 
     if Rst = '1' then
       v.State  := StateIdle;

@@ -41,6 +41,7 @@ entity open_region is
     Op_Here      : in    std_logic;
     Op_Longest   : in    std_logic;
     Op_Take      : in    std_logic;
+    Op_New       : in    std_logic;
     Op_First     : in    std_logic_vector(LeafBits_g - 1 downto 0);
     Op_Count     : in    std_logic_vector(LeafBits_g downto 0);
     Ok           : out   std_logic;
@@ -202,6 +203,7 @@ begin
       Op_Here    => Op_Here,
       Op_Longest => Op_Longest,
       Op_Take    => Op_Take,
+      Op_New     => Op_New,
       Op_First   => Op_First,
       Op_Count   => Op_Count,
       Ok         => Ok,

@@ -26,11 +26,13 @@ entity place_row is
     Op_Valid   : in    std_logic;
     Op_Ready   : out   std_logic;
     -- A place for Count pages is looked for, and nowhere but at First where Op_Here is 1; the longest row of free ones
-    -- is; or pages are taken or given.
+    -- is; or pages are taken or given. Where Op_New is 1 those from the first one on are taken of a region of which no
+    -- page is in use: words are written as they are then, and the longest row is known from the next cycle on.
     Op_Find    : in    std_logic;
     Op_Here    : in    std_logic;
     Op_Longest : in    std_logic;
     Op_Take    : in    std_logic;
+    Op_New     : in    std_logic;
     Op_First   : in    std_logic_vector(LeafBits_g - 1 downto 0);
     Op_Count   : in    std_logic_vector(LeafBits_g downto 0);
     -- Whether there is a place, and which; the length of the longest row.
@@ -99,8 +101,11 @@ architecture rtl of place_row is
     Row     : Place_t;
     Longest : Place_t;
     Ok      : std_logic;
-    -- Of pages that are taken or given: where they end, and the word as it becomes.
+    -- Of pages that are taken or given: where they end, and the word as it becomes. Nothing else is in use; the word
+    -- lies behind theirs.
     Behind  : Place_t;
+    IsNew   : std_logic;
+    IsPast  : std_logic;
   end record;
 
   -- Of a region with less than 64 pages, the bits beyond it; they are set.
@@ -237,9 +242,12 @@ begin
             v.Longest := (others => '0');
             seek((others => '0'), '1');
           else
-            v.At    := resize(unsigned(Op_First), Place_t'length);
-            v.Index := wordOf(v.At);
-            v.State := StateMask;
+            v.At      := resize(unsigned(Op_First), Place_t'length);
+            v.Index   := wordOf(v.At);
+            v.IsNew   := Op_New;
+            v.IsPast  := '0';
+            v.Longest := v.Limit;
+            v.State   := StateMask;
           end if;
         end if;
 
@@ -318,7 +326,11 @@ begin
         if wordOf(r.Behind) = r.Index then
           v.Bits := v.Bits and bitsBelow(bitOf(r.Behind));
         end if;
-        if r.Take = '1' then
+        if r.IsPast = '1' then
+          v.Bits := (others => '0');
+        elsif r.IsNew = '1' then
+          null;
+        elsif r.Take = '1' then
           v.Bits := Read or v.Bits;
         else
           v.Bits := Read and not v.Bits;
@@ -326,10 +338,15 @@ begin
         v.State := StateFill;
 
       when StateFill =>
-        Write   <= '1';
-        v.Index := r.Index + 1;
-        v.State := StateMask;
-        if r.Index = wordOf(r.Behind) or r.Index = Words_c - 1 then
+        Write    <= '1';
+        v.Index  := r.Index + 1;
+        v.IsPast := r.IsPast;
+        v.State  := StateMask;
+        if r.Index = wordOf(r.Behind) then
+          v.IsPast := '1';
+          v.State  := StateMask when r.IsNew = '1' else StateIdle;
+        end if;
+        if r.Index = Words_c - 1 then
           v.State := StateIdle;
         end if;
 
