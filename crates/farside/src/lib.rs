@@ -59,6 +59,7 @@ mod files;
 mod for_each;
 pub mod foreign;
 mod launch;
+mod mapped;
 mod moving;
 mod order;
 mod pieces;
@@ -83,8 +84,8 @@ pub use events::EVENTS_VARIABLE;
 #[cfg(feature = "events")]
 pub use farside_events::Written;
 pub use farside_live::{
-    AdoptError, CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError,
-    MoveError, OwnPart, TimeSpent, Traffic,
+    AdoptError, CardPlace, CardShare, CardStream, Dial, Dialled, FileError, Flow, GivenBack,
+    LiveError, MoveError, OwnPart, TimeSpent, Traffic,
 };
 pub use farside_plugin::{
     LIMIT_VARIABLE as SCHEME_LIMIT_VARIABLE, LibraryError as SchemeLibraryError, PluginError,
@@ -108,6 +109,7 @@ pub use farside_types::{
 };
 pub use for_each::{ForEach, Pieces, Progress, ScopedForEach, Shares};
 pub use launch::{Job, Launch, Scope, ScopedLaunch, Stream};
+pub use mapped::{FILE_MEMORY, MappedFile, NotClosed};
 pub use moving::{MoveLaunch, Moving};
 pub use order::Precedes;
 pub use pieces::{Indices, PieceArgs, Split};

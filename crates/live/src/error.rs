@@ -6,7 +6,7 @@ use farside_svm::{ConfigError, Nearest, RequestError};
 use farside_types::{CardId, VirtAddr};
 use thiserror::Error;
 
-use crate::adopted::AdoptError;
+use crate::adopted::{AdoptError, FileError};
 use crate::arena::ArenaError;
 use crate::ring_card::TransportError;
 use farside_linux::card_memory::CardMemoryError;
@@ -29,6 +29,9 @@ pub enum LiveError {
     /// Memory of the program's own cannot be adopted, or was not given back whole.
     #[error(transparent)]
     Adopt(#[from] AdoptError),
+    /// A file cannot be shared memory, or was not written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A request failed.
     #[error(transparent)]
     Request(#[from] RequestError),

@@ -35,6 +35,14 @@ impl HostWork {
         }
     }
 
+    /// The runs that it is about.
+    pub(crate) fn runs(&self) -> &[Run] {
+        match self {
+            HostWork::Paging(step) => step.op.runs(),
+            HostWork::Transfer(_, step) => step.op.runs(),
+        }
+    }
+
     /// The runs that it takes from where the program has them.
     fn takes(&self) -> &[Run] {
         let HostWork::Paging(step) = self else { return &[] };
@@ -69,8 +77,9 @@ impl Runtime {
     /// kept until it was carried out.
     pub(crate) fn may_begin(&self, work: &HostWork) -> Option<Departure<'_>> {
         let adopted = &self.memories.adopted;
-        let takes =
-            adopted.is_used() && work.takes().iter().any(|run| self.memories.is_adopted(run));
+        // A child has no copy of what is a file's.
+        let programs = |run: &Run| self.memories.is_adopted(run) && !self.is_filed(run);
+        let takes = adopted.is_used() && work.takes().iter().any(programs);
         if takes { adopted.departure() } else { Some(Departure::NONE) }
     }
 

@@ -28,15 +28,15 @@ mod traffic;
 mod watchdog;
 mod window;
 
-pub use adopted::AdoptError;
+pub use adopted::{AdoptError, FileError};
 pub use error::LiveError;
 pub use farside_card::Geometry;
 pub use farside_linux::ending::Ending;
 pub use farside_linux::signals::block_for_whole_thread;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
 pub use runtime::{
-    CardShare, GivenBack, Lent, MakePiece, Move, MoveError, Parallel, ParallelLaunch, PieceError,
-    PieceWork, Predecessor, Probe, Runtime, RuntimeConfig,
+    CardShare, FILE_MEMORY_MIN, Filed, GivenBack, Lent, MakePiece, Move, MoveError, Parallel,
+    ParallelLaunch, PieceError, PieceWork, Predecessor, Probe, Runtime, RuntimeConfig,
 };
 #[cfg(feature = "mutations")]
 pub use runtime::{Strike, Struck};

@@ -76,6 +76,7 @@ impl Drop for Machine {
             // In a child made by fork there are no such threads.
             watchdog.into_iter().for_each(Watchdog::forget);
             runtime.forget_keepers();
+            runtime.forget_file_thread();
             return std::mem::forget(reader);
         }
         for job in runtime.open_jobs() {
@@ -90,6 +91,7 @@ impl Drop for Machine {
         }
         runtime.end_direct_links();
         runtime.dismiss_porter();
+        runtime.dismiss_file_thread();
         runtime.dismiss_keepers();
         runtime.await_rings();
         runtime.closed.store(true, Ordering::SeqCst);

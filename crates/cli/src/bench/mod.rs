@@ -14,6 +14,7 @@ mod events;
 mod far;
 mod far_steps;
 mod faults;
+mod files;
 mod lend;
 mod migrate;
 mod moves;
@@ -174,7 +175,7 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 13] = [
+pub(crate) const ALL: [Bench; 14] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?.into()) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?.into()) },
     Bench { name: "migrate", run: migrate::run },
@@ -186,6 +187,7 @@ pub(crate) const ALL: [Bench; 13] = [
     Bench { name: "own-scheme", run: |effort| Ok(own_scheme::run(effort)?.into()) },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },
     Bench { name: "events", run: |effort| Ok(events::run(effort)?.into()) },
+    Bench { name: "files", run: |effort| Ok(files::run(effort)?.into()) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?.into()) },
     Bench { name: "lend", run: |effort| Ok(lend::run(effort)?.into()) },
 ];

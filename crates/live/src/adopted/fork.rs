@@ -45,7 +45,7 @@ extern "C" fn before() {
         loop {
             runtime.bring_adopted_home();
             watch.departures.stop();
-            let away = runtime.memories.adopted.regions();
+            let away = runtime.memories.adopted.programs();
             if away.iter().all(|region| region.away().next().is_none()) {
                 break;
             }

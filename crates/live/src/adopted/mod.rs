@@ -25,13 +25,23 @@
 //! | `maps.rs` | whether a range is such memory |
 //! | `departures.rs` | pages leave the heap, but not while the program forks |
 //! | `fork.rs` | pages are home while the program forks |
+//! | `backing.rs` | the file behind a range that is one: reads, writes, the order in which pages came |
+//! | `paging.rs` | pages of such a range come into memory, and leave it |
+//!
+//! A range that is a file is memory of the runtime's own at the program's addresses, of which a page may be in the file
+//! alone, which is a fourth place for it. For the driver it is adopted memory: where the host has a page is nothing that it knows.
 
+mod backing;
 mod departures;
 mod edges;
 mod emptying;
 mod error;
+#[cfg(feature = "mutations")]
+mod faulty;
+mod file_error;
 pub(crate) mod fork;
 mod maps;
+mod paging;
 mod region;
 mod watch;
 
@@ -40,9 +50,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use farside_types::{PageNo, PageRange};
 
+pub(crate) use backing::Backing;
 pub(crate) use departures::Departure;
 pub(crate) use edges::Edges;
 pub use error::AdoptError;
+pub use file_error::FileError;
 pub(crate) use maps::check_private;
 pub(crate) use region::Region;
 pub(crate) use watch::{Found, Watch, Whose};
@@ -103,6 +115,19 @@ impl Adopted {
     /// All ranges.
     pub(crate) fn regions(&self) -> Vec<Arc<Region>> {
         self.known().clone()
+    }
+
+    /// Whether some of a range is of a file.
+    pub(crate) fn is_filed(&self, range: PageRange) -> bool {
+        let regions = self.known();
+        let hit = |region: &&Arc<Region>| region.pages().overlaps(range);
+        regions.iter().filter(hit).any(|region| region.backing().is_some())
+    }
+
+    /// Ranges that the program had before, which a child made by fork has copies of.
+    pub(crate) fn programs(&self) -> Vec<Arc<Region>> {
+        let programs = |region: &&Arc<Region>| region.backing().is_none();
+        self.known().iter().filter(programs).cloned().collect()
     }
 
     /// The range that a page is of.

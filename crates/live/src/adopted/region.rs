@@ -10,6 +10,7 @@ use farside_linux::uffd::RegisterMode;
 use farside_types::{BLOCK_SIZE, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr};
 use rustix::io::Errno;
 
+use super::backing::Backing;
 use super::watch::Watch;
 use super::{AdoptError, Found};
 
@@ -44,23 +45,27 @@ const EMPTYING_MAX: Duration = Duration::from_secs(10);
 const PIECES: usize = 64;
 
 /// Where the bytes of a page on the host are.
-mod mark {
-    /// Which of the three below.
-    pub(super) const PLACE: u8 = 3;
+pub(super) mod mark {
+    /// Which of the four below.
+    pub(in crate::adopted) const PLACE: u8 = 3;
     /// In the heap, which the program may write; nowhere if it was never touched.
-    pub(super) const HEAP: u8 = 0;
+    pub(in crate::adopted) const HEAP: u8 = 0;
     /// In the staging area; the heap has none.
-    pub(super) const STAGED: u8 = 1;
+    pub(in crate::adopted) const STAGED: u8 = 1;
     /// In both; the heap's is protected from writes.
-    pub(super) const BOTH: u8 = 2;
+    pub(in crate::adopted) const BOTH: u8 = 2;
+    /// In the file alone, of a range that is one; neither the heap nor the staging area has it.
+    pub(in crate::adopted) const FILE: u8 = 3;
     /// The program has emptied it (`MADV_DONTNEED`) and not touched it since: it is zero, whatever comes from
     /// a card, is in the staging area, or is about to be taken from the heap. One that the heap still has when
     /// that is over holds what it holds: the program may have written it.
-    pub(super) const EMPTIED: u8 = 4;
+    pub(in crate::adopted) const EMPTIED: u8 = 4;
     /// Accesses of the heap end with SIGBUS.
-    pub(super) const POISONED: u8 = 8;
+    pub(in crate::adopted) const POISONED: u8 = 8;
     /// The program has unmapped it: it is nowhere.
-    pub(super) const GONE: u8 = 16;
+    pub(in crate::adopted) const GONE: u8 = 16;
+    /// In the file alone, and the program may write it as soon as it is in memory: the driver has shown it, and not taken it since.
+    pub(in crate::adopted) const SHOWN: u8 = 32;
 }
 
 /// Where a part of the range is now.
@@ -72,10 +77,10 @@ struct Piece {
 
 /// Pages that are alike and beside each other, in the heap as well.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    pages: PageRange,
-    now: PageRange,
-    mark: u8,
+pub(super) struct Stretch {
+    pub(super) pages: PageRange,
+    pub(super) now: PageRange,
+    pub(super) mark: u8,
 }
 
 /// See the module.
@@ -87,6 +92,8 @@ pub(crate) struct Region {
     _staging: Mapping,
     staging_start: PageNo,
     marks: Box<[AtomicU8]>,
+    /// The file, of a range that is one, and the memory at its addresses.
+    backing: Option<(Backing, Mapping)>,
     /// Pages that the program has emptied, and of which cards may have copies still.
     emptied: Box<[AtomicBool]>,
     /// Number of the event by which pages were emptied last.
@@ -106,6 +113,25 @@ pub(crate) struct Region {
 impl Region {
     /// Takes a range in. All of it is in the heap, and is not watched yet.
     pub(crate) fn new(pages: PageRange, watch: &Arc<Watch>) -> Result<Region, AdoptError> {
+        Region::with(pages, watch, mark::HEAP, None)
+    }
+
+    /// A range at `heap` that is a file. All of it is in the file alone, and is not watched yet.
+    pub(crate) fn of_file(
+        pages: PageRange,
+        watch: &Arc<Watch>,
+        backing: Backing,
+        heap: Mapping,
+    ) -> Result<Region, AdoptError> {
+        Region::with(pages, watch, mark::FILE | mark::SHOWN, Some((backing, heap)))
+    }
+
+    fn with(
+        pages: PageRange,
+        watch: &Arc<Watch>,
+        value: u8,
+        backing: Option<(Backing, Mapping)>,
+    ) -> Result<Region, AdoptError> {
         // Huge pages of the heap move whole where the staging area is aligned as it is.
         let within = pages.start.addr().0 as usize % BLOCK_SIZE;
         let bytes = (pages.bytes() as usize + within).next_multiple_of(BLOCK_SIZE);
@@ -114,7 +140,7 @@ impl Region {
         staging.keep_from_children(WHAT)?;
         let staging_start = VirtAddr((staging.base() as usize + within) as u64).page();
         let room = usize::try_from(pages.count).unwrap_or(usize::MAX);
-        let marks = std::iter::repeat_with(|| AtomicU8::new(mark::HEAP)).take(room).collect();
+        let marks = std::iter::repeat_with(|| AtomicU8::new(value)).take(room).collect();
         let emptied = std::iter::repeat_with(|| AtomicBool::new(false)).take(room).collect();
         let emptied_by = std::iter::repeat_with(|| AtomicU32::new(0)).take(room).collect();
         let mut pieces = Vec::with_capacity(PIECES);
@@ -125,6 +151,7 @@ impl Region {
             _staging: staging,
             staging_start,
             marks,
+            backing,
             emptied,
             emptied_by,
             pieces: RwLock::new(pieces),
@@ -151,6 +178,15 @@ impl Region {
             .map_err(|error| AdoptError::Uffd { addr: range.start.addr(), error })
     }
 
+    /// The file, of a range that is one.
+    pub(crate) fn backing(&self) -> Option<&Backing> {
+        self.backing.as_ref().map(|(backing, _)| backing)
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
     /// The addresses that it had when it was adopted, which cards know it by.
     pub(crate) fn pages(&self) -> PageRange {
         self.pages
@@ -166,20 +202,20 @@ impl Region {
         PageRange::new(self.staging_start, self.pages.count)
     }
 
-    fn mark(&self, page: PageNo) -> &AtomicU8 {
+    pub(super) fn mark(&self, page: PageNo) -> &AtomicU8 {
         &self.marks[(page.0 - self.pages.start.0) as usize]
     }
 
-    fn set_marks(&self, pages: PageRange, value: u8) {
+    pub(super) fn set_marks(&self, pages: PageRange, value: u8) {
         pages.pages().for_each(|page| self.mark(page).store(value, Ordering::Release));
     }
 
     /// The page of the staging area for a page.
-    fn staged(&self, page: PageNo) -> PageNo {
+    pub(super) fn staged(&self, page: PageNo) -> PageNo {
         self.staging_start.offset(page.0 - self.pages.start.0)
     }
 
-    fn staged_ptr(&self, page: PageNo) -> *mut u8 {
+    pub(super) fn staged_ptr(&self, page: PageNo) -> *mut u8 {
         self.staged(page).addr().0 as *mut u8
     }
 
@@ -214,9 +250,15 @@ impl Region {
         }
     }
 
+    /// The same where nothing is done with the pages at once.
+    pub(super) fn stretch_in(&self, left: PageRange) -> Stretch {
+        let _order = self.watch.order();
+        self.stretch(left)
+    }
+
     /// Goes through `range`: each step says how many pages at the start of its stretch are done. What changes where the
     /// heap is does not happen during a step.
-    fn walk(
+    pub(super) fn walk(
         &self,
         range: PageRange,
         mut step: impl FnMut(Stretch) -> Result<u64, Errno>,
@@ -293,6 +335,10 @@ impl Region {
                 }
             }
             mark::BOTH => self.discard_staged(stretch.pages).map(|_| 0),
+            mark::FILE => {
+                self.set_marks(stretch.pages, stretch.mark & !mark::SHOWN);
+                Ok(stretch.pages.count)
+            }
             _ => Ok(stretch.pages.count),
         })
     }
@@ -342,7 +388,8 @@ impl Region {
             Ok(_) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
-        read_own(now, self.staged_ptr(page))?;
+        // SAFETY: the staging area has the page.
+        unsafe { read_own(now, self.staged_ptr(page)) }?;
         self.watch.discard(PageRange::page(now))?;
         self.set_marks(PageRange::page(page), mark::STAGED);
         Ok(1)
@@ -360,6 +407,9 @@ impl Region {
     /// # Errors
     /// As [`Region::unmap`].
     pub(crate) fn map(&self, range: PageRange, rights: Rights) -> Result<(), (u64, Errno)> {
+        if let Some(backing) = self.backing() {
+            self.bring_from_file(backing, range, rights)?;
+        }
         let mut single = false;
         self.walk(range, |stretch| {
             let place = stretch.mark & mark::PLACE;
@@ -482,7 +532,7 @@ impl Region {
     }
 
     /// A page that the program has emptied is zero from here on.
-    fn empty(&self, page: PageNo) {
+    pub(super) fn empty(&self, page: PageNo) {
         let value = self.mark(page).load(Ordering::Acquire);
         // SAFETY: a page that is not in the heap alone is in the staging area, which is this region's own.
         unsafe { zero_pages(self.staged_ptr(page), 1) };
@@ -530,6 +580,34 @@ impl Region {
         range: PageRange,
         to: *mut u8,
     ) -> Result<(), (u64, Errno)> {
+        let Some(backing) = self.backing() else {
+            // SAFETY: the caller's.
+            return unsafe { self.copy_out_of_memory(range, to) };
+        };
+        let mut done = 0;
+        while done < range.count {
+            let left = PageRange::new(range.start.offset(done), range.count - done);
+            let to = to.wrapping_add(done as usize * PAGE_SIZE);
+            // SAFETY: the caller's.
+            let room = unsafe { std::slice::from_raw_parts_mut(to, left.bytes() as usize) };
+            let read = self.copy_from_file(backing, left, room).map_err(|errno| (done, errno))?;
+            if read == 0 {
+                let pages = self.stretch_in(left).pages;
+                // SAFETY: the caller's.
+                unsafe { self.copy_out_of_memory(pages, to) }
+                    .map_err(|(more, errno)| (done + more, errno))?;
+                done += pages.count;
+            }
+            done += read;
+        }
+        Ok(())
+    }
+
+    /// The same for pages that are in memory.
+    ///
+    /// # Safety
+    /// As for [`Region::copy_out`].
+    unsafe fn copy_out_of_memory(&self, range: PageRange, to: *mut u8) -> Result<(), (u64, Errno)> {
         self.walk(range, |stretch| {
             let first = stretch.pages.start;
             let to = to.wrapping_add((first.0 - range.start.0) as usize * PAGE_SIZE);
@@ -547,7 +625,8 @@ impl Region {
                     return Ok(1);
                 }
                 mark::HEAP => {
-                    read_own(stretch.now.start, to)?;
+                    // SAFETY: the caller's.
+                    unsafe { read_own(stretch.now.start, to) }?;
                     return Ok(1);
                 }
                 _ if stretch.mark & mark::EMPTIED != 0 => {
@@ -579,6 +658,7 @@ impl Region {
                 // The program has unmapped it.
                 place if place & mark::GONE != 0 => {}
                 mark::STAGED if stretch.mark & mark::EMPTIED != 0 => {}
+                mark::FILE => return self.take_in(&stretch, from),
                 mark::STAGED => {
                     let (to, count) = (self.staged_ptr(first), stretch.pages.count as usize);
                     // SAFETY: the staging area has these pages; the rest is the caller's.
@@ -589,6 +669,18 @@ impl Region {
             }
             Ok(stretch.pages.count)
         })
+    }
+
+    /// Takes bytes into the staging area that it has no pages for.
+    fn take_in(&self, stretch: &Stretch, from: *const u8) -> Result<u64, Errno> {
+        let first = stretch.pages.start;
+        let to = PageRange::new(self.staged(first), stretch.pages.count);
+        let from = VirtAddr(from as u64).page();
+        let copied = self.watch.uffd().copy_once_only(to, from, false)?;
+        let pages = PageRange::new(first, copied);
+        self.set_marks(pages, mark::STAGED);
+        self.note_came(pages);
+        Ok(copied)
     }
 
     /// The page that is at an address now, if it is one of these.
@@ -613,6 +705,10 @@ impl Region {
             let number = *number.get_or_insert_with(|| self.watch.emptying.hear(now.count));
             self.emptied_by(page).store(number, Ordering::Release);
             let value = self.mark(page).load(Ordering::Acquire);
+            if value & mark::PLACE == mark::FILE {
+                // Nothing of it is in memory that could be emptied.
+                continue;
+            }
             if value & mark::PLACE == mark::HEAP {
                 self.mark(page).store(value | mark::EMPTIED, Ordering::Release);
                 continue;
@@ -797,14 +893,20 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // Unmapping what is watched would wait for who hears of it.
-        if let Err(error) = self.watch.uffd().unregister(self.staging_pages()) {
-            tracing::debug!(%error, "a staging area was not watched any more");
+        let heap = self.backing.is_some().then_some(self.pages);
+        for pages in [Some(self.staging_pages()), heap].into_iter().flatten() {
+            if let Err(error) = self.watch.uffd().unregister(pages) {
+                tracing::debug!(%error, %pages, "memory was not watched any more");
+            }
         }
     }
 }
 
 /// Reads a page of this process that may be unmapped meanwhile.
-fn read_own(page: PageNo, to: *mut u8) -> Result<(), Errno> {
+///
+/// # Safety
+/// `to` has room for a page, which nobody else uses.
+pub(super) unsafe fn read_own(page: PageNo, to: *mut u8) -> Result<(), Errno> {
     let local = libc::iovec { iov_base: to.cast(), iov_len: PAGE_SIZE };
     let remote = libc::iovec { iov_base: page.addr().0 as *mut _, iov_len: PAGE_SIZE };
     // SAFETY: `to` has room for the page (the caller's); what is read is checked by the kernel.

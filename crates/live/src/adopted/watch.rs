@@ -269,6 +269,7 @@ impl Watch {
             let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
             regions
                 .iter()
+                .filter(|region| region.backing().is_none())
                 .any(|region| region.page_at(now).is_some_and(|page| region.has_at_home(page)))
         };
         self.departures.if_stopped(|| {

@@ -1,5 +1,6 @@
 //! Memory that the program had before: adopted, watched, given back.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Virt
 use rustix::event::{PollFd, PollFlags};
 
 use super::{Port, Runtime};
-use crate::adopted::{AdoptError, Region, Watch, Whose, check_private, fork};
+use crate::adopted::{AdoptError, FileError, Region, Watch, Whose, check_private, fork};
 use crate::error::LiveError;
 use crate::memories::Frames;
 
@@ -153,14 +154,26 @@ impl Runtime {
             return Ok(None);
         }
         let region = Arc::new(Region::new(cut.inner, watch)?);
-        self.tell_adopted(cut.inner, bytes, name, true)?;
+        self.enter_region(Arc::clone(&region), bytes, name)?;
+        Ok(Some(region))
+    }
+
+    /// Tells the driver of a range, and has it watched.
+    pub(super) fn enter_region(
+        &self,
+        region: Arc<Region>,
+        bytes: u64,
+        name: &str,
+    ) -> Result<(), LiveError> {
+        let range = region.pages();
+        self.tell_adopted(range, bytes, name, true)?;
         self.memories.adopted.enter(Arc::clone(&region));
         if let Err(error) = region.begin() {
             self.memories.adopted.leave(&region);
-            let _ = self.request(Request::Disown { addr: cut.inner.start.addr() });
+            let _ = self.request(Request::Disown { addr: range.start.addr() });
             return Err(error.into());
         }
-        Ok(Some(region))
+        Ok(())
     }
 
     fn tell_adopted(
@@ -245,7 +258,7 @@ impl Runtime {
     }
 
     /// Gives a range back.
-    fn bring_home(&self, region: &Arc<Region>) -> Result<(), LiveError> {
+    pub(super) fn bring_home(&self, region: &Arc<Region>) -> Result<(), LiveError> {
         let outcome = self.bring_home_in_turn(region, &mut lock(&region.is_home));
         have_faults_again(region, outcome)
     }
@@ -277,6 +290,10 @@ impl Runtime {
         if *is_home {
             return Err(AdoptError::NotAdopted { range }.into());
         }
+        if region.backing().is_some() && !region.is_let_go.load(Ordering::SeqCst) {
+            // While all is as it was, should it fail; but for what was lost, which is told at the end.
+            self.flush_file(region)?;
+        }
         let mut tries = 0;
         let lost = loop {
             // Only its last steps failed the last time: the addresses may be another range's by now.
@@ -293,6 +310,10 @@ impl Runtime {
         };
         lock(&region.lost).clone_from(&lost);
         region.is_let_go.store(true, Ordering::SeqCst);
+        if let Some(backing) = region.backing() {
+            self.flush_file(region)?;
+            return self.end_file(region, is_home, &lost, backing.path());
+        }
         if let Err((done, errno)) = region.finish(&lost) {
             // The driver does not know it any more; its pages are served from the staging area.
             let range = PageRange::new(range.start.offset(done), range.count - done);
@@ -312,6 +333,22 @@ impl Runtime {
             }
             None => Ok(()),
         }
+    }
+
+    /// Gives the memory of a file back, of which all that there is was written.
+    fn end_file(
+        &self,
+        region: &Arc<Region>,
+        is_home: &mut bool,
+        lost: &[PageRange],
+        path: &Path,
+    ) -> Result<(), LiveError> {
+        region.end();
+        self.memories.adopted.leave(region);
+        *is_home = true;
+        let Some(&first) = lost.first() else { return Ok(()) };
+        let pages = lost.iter().map(|range| range.count).sum();
+        Err(FileError::Lost { path: path.to_owned(), pages, first }.into())
     }
 
     /// Gives all adopted memory back: the space closes.
@@ -365,7 +402,7 @@ impl Runtime {
 
     /// Asks for all adopted memory to be at home, for a fork.
     pub(crate) fn bring_adopted_home(&self) {
-        for region in self.memories.adopted.regions() {
+        for region in self.memories.adopted.programs() {
             let range = region.pages();
             if let Err(error) = self.request(Request::Migrate { range, to: MemoryId::HOST }) {
                 tracing::debug!(%range, %error, "not all of adopted memory can come home");
@@ -392,7 +429,7 @@ impl Runtime {
         }
     }
 
-    fn start_keepers(&self, watch: &Arc<Watch>) -> Result<(), LiveError> {
+    pub(super) fn start_keepers(&self, watch: &Arc<Watch>) -> Result<(), LiveError> {
         let mut keepers = lock(&self.keepers.0);
         let Some(runtime) = self.shared() else { return Ok(()) };
         fork::enter(&runtime);

@@ -5,7 +5,8 @@ use std::sync::{Arc, MutexGuard};
 use farside_card::Drained;
 use farside_card::tables::PageBits;
 use farside_svm::{
-    Command, Event, Header, Mover, Place, Reply, RingOp, Step, StepErrorKind, Task, TransferOp,
+    Command, Event, Header, Mover, Place, Reply, RingOp, Step, StepError, StepErrorKind, Task,
+    TransferOp,
 };
 use farside_types::{CardId, JobId, MemoryId, PageNo, Span, Time};
 
@@ -18,6 +19,9 @@ use crate::traffic::Copying;
 use farside_linux::lock::lock;
 use farside_linux::signals::block_for_whole_thread;
 use farside_softcard::Job;
+
+/// How long a step waits until it is looked again whether the program forks.
+const FORK_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
@@ -94,16 +98,8 @@ impl Runtime {
                 break;
             };
             drop(core);
-            let copying = command.copying();
-            copying.into_iter().for_each(|copying| self.traffic.begin(copying, started));
-            let result = self.execute(&command);
+            let (result, ended) = self.execute_and_count(&command, started);
             drop(departure);
-            if is_fault_reader() {
-                self.pulse.step();
-            }
-            let ended = self.clock.now();
-            self.times.carried_out(&command, ended.since(started));
-            copying.into_iter().for_each(|it| self.traffic.end(it, result.is_ok(), ended));
             // Those who wait for the lock do not plan.
             let locked;
             (core, locked) = match self.core.try_lock() {
@@ -115,6 +111,38 @@ impl Runtime {
             self.times.planned(planned.since(locked));
         }
         self.mind_timeout(&mut core);
+    }
+
+    /// Carries a command of the host's out that began at `started`; gives its outcome and when it ended.
+    fn execute_and_count(
+        &self,
+        command: &HostWork,
+        started: Time,
+    ) -> (Result<(), StepError>, Time) {
+        let copying = command.copying();
+        copying.into_iter().for_each(|copying| self.traffic.begin(copying, started));
+        let result = self.execute(command);
+        if is_fault_reader() {
+            self.pulse.step();
+        }
+        let ended = self.clock.now();
+        self.times.carried_out(command, ended.since(started));
+        copying.into_iter().for_each(|it| self.traffic.end(it, result.is_ok(), ended));
+        (result, ended)
+    }
+
+    /// Carries a step out of pages of a file, by the thread for these.
+    pub(super) fn step_of_file(&self, work: &HostWork) {
+        let departure = loop {
+            // One that takes memory of the program's own as well begins when no fork is under way.
+            match self.may_begin(work) {
+                Some(departure) => break departure,
+                None => std::thread::sleep(FORK_PAUSE),
+            }
+        };
+        let (result, _) = self.execute_and_count(work, self.clock.now());
+        drop(departure);
+        self.handle(work.header().done(result));
     }
 
     /// Has the fault reader look at the clock when the driver wants to be called.
@@ -138,7 +166,7 @@ impl Runtime {
         loop {
             if let Some(command) = core.driver.0.poll_command() {
                 match command {
-                    Command::Host(step) => core.host.push_back(HostWork::Paging(step)),
+                    Command::Host(step) => self.host_work(core, HostWork::Paging(step)),
                     Command::Ring(card, step) => self.card_command(core, card, step),
                     Command::Transfer(mover, step) => self.transfer_command(core, mover, step),
                 }
@@ -269,7 +297,7 @@ impl Runtime {
                 return self.unless_started(core, started, &step.header);
             }
         }
-        core.host.push_back(HostWork::Transfer(mover, step));
+        self.host_work(core, HostWork::Transfer(mover, step));
     }
 
     /// Whether one end of a copy is adopted memory.

@@ -17,6 +17,7 @@ mod cards;
 mod carry_out;
 mod direct;
 pub(crate) mod far_windows;
+mod files;
 mod foresight;
 mod give_back;
 mod jobs;
@@ -30,6 +31,7 @@ mod wakes;
 mod windows;
 
 pub use adopt::Lent;
+pub use files::{FILE_MEMORY_MIN, Filed};
 pub use give_back::GivenBack;
 pub use moves::{Move, MoveError};
 pub use order::Predecessor;
@@ -111,6 +113,7 @@ pub struct Runtime {
     pub(crate) memories: Memories,
     /// The threads for adopted memory, once there is some.
     pub(crate) keepers: adopt::Keepers,
+    pub(crate) files: files::Files,
     pub(crate) clock: Clock,
     pub(crate) ports: Vec<Port>,
     core: Mutex<Core>,
@@ -258,6 +261,7 @@ impl Runtime {
         Ok(Runtime {
             memories,
             keepers: adopt::Keepers::default(),
+            files: files::Files::default(),
             clock: Clock::start(),
             ports,
             core: Mutex::new(core),
