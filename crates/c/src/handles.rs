@@ -32,6 +32,8 @@ pub(crate) struct Handles<T: 'static> {
 
 struct Table<T> {
     process: u32,
+    /// How many were made in processes that this one was forked from.
+    inherited: usize,
     held: Mutex<HashMap<usize, Arc<T>>>,
 }
 
@@ -50,7 +52,8 @@ impl<T> Handles<T> {
         // SAFETY: tables are made below and never freed: one for each process of a line of forks.
         while unsafe { known.as_ref() }.is_none_or(|table| table.process != process) {
             let held = Mutex::new(HashMap::new());
-            let table = Box::into_raw(Box::new(Table { process, held }));
+            let inherited = self.made.load(Ordering::Relaxed);
+            let table = Box::into_raw(Box::new(Table { process, inherited, held }));
             let ordering = (Ordering::AcqRel, Ordering::Acquire);
             match self.table.compare_exchange(known, table, ordering.0, ordering.1) {
                 Ok(_) => known = table,
@@ -71,6 +74,8 @@ impl<T> Handles<T> {
 
     /// A handle of a thing.
     pub(crate) fn add<H>(&self, thing: T) -> *mut H {
+        // What is made before this process has a table counts as made in another.
+        self.table();
         let number = self.base + (self.made.fetch_add(1, Ordering::Relaxed) + 1) * 16;
         self.with(|held| held.insert(number, Arc::new(thing)));
         ptr::without_provenance_mut(number)
@@ -79,7 +84,7 @@ impl<T> Handles<T> {
     /// The thing of a handle.
     ///
     /// # Errors
-    /// [`Status::BadHandle`]
+    /// [`Status::BadHandle`], [`Status::WrongProcess`]
     pub(crate) fn get<H>(&self, handle: *const H) -> Result<Arc<T>, Failure> {
         let thing = self.with(|held| held.get(&handle.addr()).map(Arc::clone));
         thing.ok_or_else(|| self.unknown(handle))
@@ -88,7 +93,7 @@ impl<T> Handles<T> {
     /// Takes a handle back.
     ///
     /// # Errors
-    /// [`Status::BadHandle`]
+    /// [`Status::BadHandle`], [`Status::WrongProcess`]
     pub(crate) fn remove<H>(&self, handle: *const H) -> Result<Arc<T>, Failure> {
         let thing = self.with(|held| held.remove(&handle.addr()));
         thing.ok_or_else(|| self.unknown(handle))
@@ -96,12 +101,19 @@ impl<T> Handles<T> {
 
     fn unknown<H>(&self, handle: *const H) -> Failure {
         let (what, number) = (self.what, handle.addr());
+        let inherited = self.base + self.table().inherited * 16;
+        if number > self.base && number <= inherited && number % 16 == 0 {
+            let text = format!(
+                "{number:#x} is a {what} of the process that this one was forked from, which has no access to it; open a space here"
+            );
+            return Failure::new(Status::WrongProcess, text);
+        }
         let text = if number == 0 {
             format!("the {what} is a null pointer; pass one that this library gave")
         } else {
             format!(
-                "{number:#x} is no {what} of this process: it was given back before, or belongs to the process that \
-                 this one was forked from; pass one that this library gave"
+                "{number:#x} is no {what} of this process: it was given back before, or never given; pass one that this \
+                 library gave"
             )
         };
         Failure::new(Status::BadHandle, text)

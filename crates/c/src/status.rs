@@ -167,3 +167,20 @@ pub extern "C" fn farside_status_text(status: i32) -> *const c_char {
     };
     text.as_ptr()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status_with_its_text_and_ends_nothing() {
+        let status = call(|| panic!("the {} is on fire", "printer"));
+        assert_eq!(status, Status::Internal);
+        // SAFETY: the text of this thread's last error.
+        let said = unsafe { CStr::from_ptr(farside_last_error()) }.to_str().unwrap();
+        assert!(said.contains("please report it: the printer is on fire"), "{said}");
+        assert_eq!(done(|| Ok(())), Status::Ok);
+    }
+}

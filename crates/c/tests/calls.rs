@@ -422,7 +422,54 @@ fn memory_of_the_program_is_shared_and_released() {
     }
     well(farside_release(space, start));
     assert!(own.iter().all(|&word| word == 2));
-    assert_ne!(farside_release(space, start), Status::Ok, "it is not the space's any more");
-    assert_ne!(farside_release(space, start), Status::Ok);
+    refused(farside_release(space, start), Status::BadMemory, "no memory of this space");
+    // Memory that is a file's, that may not be written, and that is not there.
+    static CONSTANT: [u64; 4096] = [7; 4096];
+    let code = CONSTANT.as_ptr().cast_mut().cast::<c_void>();
+    let nowhere = std::ptr::without_provenance_mut::<c_void>(0x10000);
+    // SAFETY: no name; nothing is touched that is refused.
+    unsafe {
+        refused(
+            farside_adopt(space, code, 4096 * 8, null()),
+            Status::BadMemory,
+            "cannot be adopted",
+        );
+        refused(
+            farside_adopt(space, nowhere, 4096, null()),
+            Status::BadMemory,
+            "cannot be adopted",
+        );
+        refused(farside_adopt(space, start, usize::MAX, null()), Status::BadMemory, "");
+        refused(farside_adopt(space, start, 0, null()), Status::BadMemory, "");
+    }
+    well(farside_close(space));
+}
+
+#[test]
+fn a_kernel_that_was_told_to_stop_has_failed_and_streams_are_numbers() {
+    let space = small();
+    let memory = malloc(space, 8192);
+    let flag = std::sync::atomic::AtomicU32::new(0);
+    let address =
+        CArgument { kind: 0, element: 8, word: (&raw const flag).addr() as u64, bytes: 0 };
+    let one = [address, lend(READ, memory, 4096)];
+    let other = [address, lend(READ, memory.wrapping_byte_add(4096), 4096)];
+    let (mut job, mut stream) = (null_mut(), 0);
+    // SAFETY: records and places for results; the flag lives on.
+    unsafe {
+        refused(farside_stream(space, null_mut()), Status::BadArgument, "stream is a null");
+        well(farside_stream(space, &mut stream));
+        let first = FarsideLaunch { body: Some(hold), stream, ..how() };
+        well(farside_launch_kernel(space, null(), one.as_ptr(), 2, &first, &mut job));
+        let (mut second, mut result) = (null_mut(), 0);
+        well(farside_launch_kernel(space, null(), other.as_ptr(), 2, &first, &mut second));
+        well(farside_job_cancel(second));
+        refused(farside_job_wait(second, -1, &mut result), Status::KernelFailed, "cancelled");
+        flag.store(1, std::sync::atomic::Ordering::SeqCst);
+        well(farside_job_wait(job, -1, null_mut()));
+        well(farside_job_free(second));
+        well(farside_job_free(job));
+    }
+    refused(farside_job_cancel(job), Status::BadHandle, "no job");
     well(farside_close(space));
 }

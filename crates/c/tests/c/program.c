@@ -52,12 +52,12 @@ int main(void)
     assert(child >= 0);
     if (child == 0) {
         /* The parent's space is not here, and one of the child's own is. */
-        assert(farside_malloc(space, 4096, NULL, &memory) == FARSIDE_STATUS_BAD_HANDLE);
+        assert(farside_malloc(space, 4096, NULL, &memory) == FARSIDE_STATUS_WRONG_PROCESS);
         assert(strstr(farside_last_error(), "forked"));
-        assert(farside_close(space) == FARSIDE_STATUS_BAD_HANDLE);
+        assert(farside_close(space) == FARSIDE_STATUS_WRONG_PROCESS);
         farside_space *parents = space;
         must(farside_open(NULL, &space));
-        assert(space != parents && farside_close(parents) == FARSIDE_STATUS_BAD_HANDLE);
+        assert(space != parents && farside_close(parents) == FARSIDE_STATUS_WRONG_PROCESS);
         must(farside_malloc(space, 4096, NULL, &memory));
         *(uint64_t *)memory = 6;
         count_up(space, memory);
