@@ -338,13 +338,18 @@ impl Rows {
         })
     }
 
-    /// Hands the rows over, and has none any more.
+    /// Hands the rows over, and has none any more. Where memory does not suffice to complete one of their parts, none is handed
+    /// over, and the rows stay.
     pub(crate) fn hand_over(
         &mut self,
         kernel: &mut KernelContext,
         element: usize,
     ) -> Result<MadeColumn, KernelError> {
         self.complete(kernel, element)?;
+        // What can fail comes first: a part that is handed over is nobody's who could take it back.
+        self.values.settle(kernel)?;
+        self.offsets.settle(kernel)?;
+        self.validity.settle(kernel)?;
         let memory = self.values.parts().memory;
         let rows = std::mem::replace(self, Rows::in_memory(memory));
         let Made { addr, len } = rows.values.hand_over(kernel)?;

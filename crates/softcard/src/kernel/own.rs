@@ -430,6 +430,13 @@ impl<T: Pod> Growable<T> {
         Ok(Made { addr, len })
     }
 
+    /// Gives back what was reserved beyond the values, which stay this kernel's; more can be added afterwards.
+    pub(crate) fn settle(&mut self, kernel: &mut KernelContext) -> Result<(), KernelError> {
+        self.addr = self.cut(kernel)?;
+        self.reserved = bytes_of::<T>(self.len);
+        Ok(())
+    }
+
     /// Where the values are, without what was reserved beyond them; 0: there are none.
     fn cut(&self, kernel: &mut KernelContext) -> Result<u64, KernelError> {
         match bytes_of::<T>(self.len) {
