@@ -490,11 +490,13 @@ begin
     end procedure;
 
     procedure background is
+      constant Begun_c : natural := Now;
     begin
       Pause <= '0';
       loop
         tick;
         exit when StepDone = '1';
+        check(Now - Begun_c < Longest_c, "a step of the background is not done");
       end loop;
       Pause <= '1';
     end procedure;
