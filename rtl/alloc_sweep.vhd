@@ -126,8 +126,7 @@ architecture rtl of alloc_sweep is
     StateSwept,
     StateSweptRegion,
     StateFreePlaces,
-    StateEmptied,
-    StateDropped
+    StateEmptied
   );
 
   signal State       : State_t;
@@ -363,21 +362,16 @@ begin
           end if;
 
         when StateFreePlaces =>
-          Drop   <= '1';
-          Frees  <= not Unread;
+          Drop             <= '1';
+          Frees            <= not Unread;
           Uses.PlaceValid  <= not Unread;
           Uses.RecordWrite <= not Unread;
-          Counts <= not Unread;
-          if Unread = '1' then
-            NextState <= StateDropped;
-          end if;
+          Counts           <= not Unread;
+          Ends             <= Unread;
 
         when StateEmptied =>
-          Drop      <= '1';
-          NextState <= StateDropped;
-
-        when StateDropped =>
-          -- What is known of the next range a cycle later is known then.
+          -- What is known of the next range a cycle later is so when it waits.
+          Drop <= '1';
           Ends <= '1';
 
       end case;

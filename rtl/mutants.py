@@ -2182,13 +2182,6 @@ MUTANTS = [
         "bench:*tb_allocator*fails harms*",
     ),
     Mutant(
-        "the next range is swept before it is known where that is",
-        "alloc_sweep.vhd",
-        "          Drop      <= '1';\n          NextState <= StateDropped;",
-        "          Drop      <= '1';\n          Ends      <= '1';",
-        LARGE,
-    ),
-    Mutant(
         "one requester is always looked at first",
         "command_arbiter.vhd",
         "First <= following(Owner, Requesters_g);",
@@ -2503,7 +2496,7 @@ MUTANTS = [
         "large_regions.vhd",
         "if r.MoveTo = r.HadLast then",
         "if true then",
-        TRACE,
+        "bench:*tb_allocator*large allocations take few*",
     ),
     Mutant(
         "the new regions of a large allocation begin where it ended, wherever it goes",

@@ -1120,6 +1120,10 @@ begin
     procedure largeGrows is
       constant Region_c : positive := 2 ** LeafBits_g;
       constant Moves_c  : positive := Region_c - 1;
+
+      type Roots_t is array (0 to 3) of std_logic_vector(63 downto 0);
+
+      variable roots_v  : Roots_t;
     begin
       malloc(Region_c + 1000, '0');
       first_v := addr_v;
@@ -1135,8 +1139,16 @@ begin
       -- In its way.
       malloc(1, '0');
       settleDown;
+      for i in roots_v'range loop
+        roots_v(i) := Tables.read(pageOf(first_v) / Region_c + i);
+        check_equal(roots_v(i)(ValidBit_c), '1', "the root leads to region " & to_string(i));
+      end loop;
       realloc(first_v, 4 * Region_c + 1, '0');
       check(addr_v /= first_v, "elsewhere");
+      for i in roots_v'range loop
+        check(Tables.read(pageOf(addr_v) / Region_c + i)(63 downto NumberLow_c) = roots_v(i)(63 downto NumberLow_c),
+          "what region " & to_string(i) & " has goes along");
+      end loop;
       inTime("realloc of a large one, " & to_string(4 * Region_c) & " pages move", 400 + 4 * Region_c / 7);
       reset;
       rest(2);
