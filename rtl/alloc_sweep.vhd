@@ -126,7 +126,8 @@ architecture rtl of alloc_sweep is
     StateSwept,
     StateSweptRegion,
     StateFreePlaces,
-    StateEmptied
+    StateEmptied,
+    StateDropped
   );
 
   signal State       : State_t;
@@ -362,16 +363,21 @@ begin
           end if;
 
         when StateFreePlaces =>
-          Drop             <= '1';
-          Frees            <= not Unread;
+          Drop   <= '1';
+          Frees  <= not Unread;
           Uses.PlaceValid  <= not Unread;
           Uses.RecordWrite <= not Unread;
-          Counts           <= not Unread;
-          Ends             <= Unread;
+          Counts <= not Unread;
+          if Unread = '1' then
+            NextState <= StateDropped;
+          end if;
 
         when StateEmptied =>
-          -- What is known of the next range a cycle later is so when it waits.
-          Drop <= '1';
+          Drop      <= '1';
+          NextState <= StateDropped;
+
+        when StateDropped =>
+          -- What is known of the next range a cycle later is known then.
           Ends <= '1';
 
       end case;
