@@ -252,16 +252,18 @@ check format cargo fmt --all --check
 check clippy cargo clippy --locked --workspace --all-targets -- -D warnings
 # Without what others ask of it: a program that uses it has no more.
 check "clippy of the library" cargo clippy --locked -p farside -- -D warnings
-# They are no members of the workspace: to run them takes a nightly Rust and a C++ compiler.
-check "clippy of the fuzzers" cargo clippy --locked --manifest-path crates/vfio-user/fuzz/Cargo.toml \
-    --no-default-features --target-dir target/fuzz -- -D warnings
-# With the versions that the workspace has.
+# They are no members of the workspace: to run them takes a nightly Rust and a C++ compiler. With the versions and the
+# profile that the workspace has, most of what they need is there already.
+clippy_of_fuzzers() {
+    CARGO_PROFILE_DEV_DEBUG=0 cargo clippy --manifest-path "crates/$1/fuzz/Cargo.toml" \
+        --no-default-features --target-dir target -- -D warnings
+}
+export -f clippy_of_fuzzers
 cp Cargo.lock crates/lend/fuzz/Cargo.lock
-check "clippy of lending's fuzzers" cargo clippy --manifest-path crates/lend/fuzz/Cargo.toml \
-    --no-default-features --target-dir target/fuzz -- -D warnings
 cp Cargo.lock crates/card/fuzz/Cargo.lock
-check "clippy of the card's fuzzer" cargo clippy --manifest-path crates/card/fuzz/Cargo.toml \
-    --no-default-features --target-dir target/fuzz -- -D warnings
+for crate in vfio-user lend card; do
+    check "clippy of fuzzers, $crate" bash -c 'clippy_of_fuzzers "$0"' "$crate"
+done
 RUSTDOCFLAGS="-D warnings" check documentation cargo doc --locked --workspace --no-deps
 if check "build tests" bash -c build_tests && check "all have budgets" bash -c all_have_budgets; then
     # Built alone, the command's crates have other features than the tests have, and all of them would be built again.

@@ -359,7 +359,25 @@ impl<'a> Client<'a> {
         Err(format!("waited in vain for {what}"))
     }
 
-    /// Lets the card do whatever it still would.
+    /// Pauses until what is found is what it must be: a card may take its time.
+    pub(super) fn comes_to<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        what: &str,
+        mut find: impl FnMut(&mut Client) -> Result<T, String>,
+        expected: T,
+    ) -> Result<(), String> {
+        let mut found = find(self)?;
+        for _ in 0..PAUSES_MAX {
+            if found == expected {
+                break;
+            }
+            self.target.pause();
+            found = find(self)?;
+        }
+        same(what, found, expected)
+    }
+
+    /// Lets the card do whatever it still would. It shows that something does not come, never that it has come.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         for _ in 0..PAUSES_QUIET {
             self.target.pause();

@@ -195,9 +195,11 @@ pub(super) fn unmap_and_protect_wait_for_who_holds_the_page(target: &mut dyn Tar
         let waited = client.counter("drains_waited");
         let text = format!("{take:?}");
         let taken = client.submit(NO_ASID, take)?;
+        let counted = |client: &mut Client| Ok(client.counter("drains_waited"));
+        client.comes_to("drains_waited", counted, waited + 1)?;
         client.settle()?;
         ensure!(!client.has_completed(taken)?, "{text} completed while the page is held");
-        same("drains_waited", client.counter("drains_waited"), waited + 1)?;
+        same("drains_waited of one command", client.counter("drains_waited"), waited + 1)?;
         let quiet = client.read32(register::STATUS) & register::STATUS_QUIET;
         same("STATUS_QUIET while a page is held", quiet, 0)?;
         client.target.write_frames(5 * PAGE, &2u64.to_le_bytes());

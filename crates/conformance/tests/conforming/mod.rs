@@ -324,12 +324,20 @@ pub(crate) struct Model {
     orders: Vec<Order>,
     /// Whether the function may have something to do: it is not looked at while it sleeps.
     awake: bool,
+    /// How many pauses after its doorbell it begins to act on it, and how many it still lets pass.
+    latency: u32,
+    late_for: u32,
 }
 
 impl Model {
     pub(crate) fn new(flaw: Option<Flaw>) -> Model {
         let table_pages = if flaw == Some(Flaw::TablesOnlySaid) { 0 } else { 24 };
         Model::with(flaw, &NAMES, register::CAP_DMA_BUS_TO_BUS, table_pages, Some(window()))
+    }
+
+    /// One that is reached late, as by messages on a busy machine.
+    pub(crate) fn late() -> Model {
+        Model { latency: 80, ..Model::new(None) }
     }
 
     /// One whose card breaks a rule of its tables.
@@ -393,6 +401,8 @@ impl Model {
             runners: Vec::new(),
             orders: Vec::new(),
             awake: true,
+            latency: 0,
+            late_for: 0,
         }
     }
 
@@ -629,6 +639,10 @@ impl Target for Model {
 
     fn write32(&mut self, offset: u64, value: u32) {
         self.note_ring(offset, value.into());
+        if offset == register::DOORBELL && self.latency > 0 {
+            self.late_for = self.latency;
+            return;
+        }
         self.write_register(offset, &value.to_le_bytes());
     }
 
@@ -691,12 +705,19 @@ impl Target for Model {
                 self.wires.interrupts.remove(at);
                 return true;
             }
-            self.step();
+            self.pause();
         }
         false
     }
 
     fn pause(&mut self) {
+        if self.late_for > 0 {
+            self.late_for -= 1;
+            if self.late_for > 0 {
+                return;
+            }
+            self.write_register(register::DOORBELL, &1u32.to_le_bytes());
+        }
         self.step();
     }
 }
