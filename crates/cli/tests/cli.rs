@@ -546,3 +546,59 @@ fn a_variable_that_nothing_knows_is_named() {
     assert!(said.contains("FARSIDE_CARD; did you mean FARSIDE_CARDS?"), "{said}");
     assert_eq!(stderr(&command(&["schemes"]).env("FARSIDE_SEED", "1").output().unwrap()), "");
 }
+
+#[test]
+fn a_trace_is_converted_into_a_pipe_and_nothing_else_is_printed_there() {
+    let rows = file("piped.csv", "address,write\n0x10000,0\n0x10040,1\n");
+    let to = file("piped.parquet", "");
+    let told = done(&["replay", "convert", rows.to_str().unwrap(), to.to_str().unwrap()]);
+    assert!(told.contains("2 accesses"), "{told}");
+    let output = farside(&["replay", "convert", rows.to_str().unwrap(), "/dev/stdout"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.stdout == std::fs::read(&to).unwrap());
+    assert!(stderr(&output).contains("/dev/stdout: 2 accesses"), "{}", stderr(&output));
+    let full = farside(&["replay", "convert", rows.to_str().unwrap(), "/dev/full"]);
+    assert!(!full.status.success() && stderr(&full).contains("No space left"), "{}", stderr(&full));
+}
+
+#[test]
+fn what_a_trace_of_gem5_has_beside_reads_and_writes_is_told_of_wherever_it_is_read() {
+    let mut bytes = b"gem5".to_vec();
+    let mut message = |content: &[u8]| {
+        bytes.push(content.len() as u8);
+        bytes.extend(content);
+    };
+    message(&[16, 0]);
+    for (command, page) in [(1, 1), (4, 2), (30, 3), (22, 4)] {
+        // Tick, command, address and size.
+        message(&[8, 0, 16, command, 24, page << 4, 32, 4]);
+    }
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packets.gem5");
+    std::fs::write(&trace, bytes).unwrap();
+    let trace = trace.to_str().unwrap();
+    let others = "2 records of other commands than reading and writing are left out";
+    for args in [
+        &["replay", "--functional", "--scheme", "on-touch", "-q", trace][..],
+        &["sim", "--scheme", "on-touch", "-q", "--trace", trace],
+    ] {
+        let output = farside(args);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stderr(&output).contains(others), "{args:?}: {}", stderr(&output));
+    }
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packets.parquet");
+    assert!(done(&["replay", "convert", trace, to.to_str().unwrap()]).contains(others));
+}
+
+#[test]
+fn where_there_is_no_event_log_one_is_refused_with_what_has_one() {
+    for args in [
+        &["replay", "--functional", "--events", "log.parquet"][..],
+        &["bench", "--events", "log.parquet"],
+        &["sweep", "grid.toml", "--events", "log.parquet"],
+        &["reproduce", "tapasco", "--events", "log.parquet"],
+        &["reproduce", "grit", "--events", "log.parquet"],
+    ] {
+        let error = refused(2, args);
+        assert!(error.contains("farside sim --workload NAME"), "{args:?}: {error}");
+    }
+}

@@ -186,3 +186,39 @@ fn a_report_is_never_written_over_its_log() {
     }
     assert!(!other.exists(), "nothing was written");
 }
+
+/// The command in a process whose files may have `blocks` of 512 bytes: it gets an error as on a full disk.
+fn short_of_room(blocks: u32, arguments: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
+    shell.arg(env!("CARGO_BIN_EXE_farside")).args(arguments);
+    shell.env_remove("FARSIDE_EVENTS").stdin(Stdio::null());
+    shell
+}
+
+#[test]
+fn a_full_disk_under_a_log_loses_no_result_and_under_a_page_not_the_one_before() {
+    let scratch = Scratch::new("full");
+    let (log, page) = (scratch.file("log.parquet"), scratch.file("page.html"));
+    let sim = ["sim", "--workload", "st", "--bytes", "1MB", "--scheme", "on-touch", "-q"];
+    let plain = run(command().args(sim));
+    let mut logged = sim.to_vec();
+    logged.extend(["--events", log.to_str().expect("text")]);
+    let output = run(&mut short_of_room(16, &logged));
+    assert!(!output.status.success());
+    assert_eq!(said(&output.stdout), said(&plain.stdout), "what came out is there");
+    assert!(
+        said(&output.stderr).contains("log.parquet cannot be written"),
+        "{}",
+        said(&output.stderr)
+    );
+    assert!(run(command().args(&logged)).status.success());
+    std::fs::write(&page, "the page before").expect("it can be written");
+    let report = ["report", log.to_str().expect("text"), "-o", page.to_str().expect("text")];
+    let output = run(&mut short_of_room(16, &report));
+    assert!(!output.status.success() && said(&output.stderr).contains("page.html"));
+    assert_eq!(std::fs::read_to_string(&page).expect("it is there"), "the page before");
+    assert_eq!(std::fs::read_dir(&scratch.0).expect("a folder").count(), 2, "nothing is left over");
+    assert!(run(command().args(report)).status.success());
+    assert!(std::fs::metadata(&page).expect("it is there").len() > 100_000);
+}

@@ -43,7 +43,7 @@ pub use script::{Group, Script, Step};
 use serde::{Deserialize, Serialize};
 pub use trace::{
     Access, Allocation, Converted, Trace, TraceAllocation, TraceDescription, TraceError, TraceRow,
-    TraceWriteError, TraceWriter, convert, trace_files,
+    TraceWriteError, TraceWriter, convert, is_for_standard_output, trace_files,
 };
 
 /// Bytes of a line: what the coalescer makes of the accesses of a wavefront's lanes.

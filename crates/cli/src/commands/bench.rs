@@ -43,6 +43,9 @@ pub(crate) struct Bench {
     /// How many turns each of them gets
     #[arg(long, default_value = "11", requires = "against")]
     pairs: NonZeroU16,
+
+    #[command(flatten)]
+    _no_events: super::events::NoEvents,
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,9 @@
-//! Event logs of runs: begun, and what of them is missing.
+//! Event logs of runs: begun, what of them is missing, and where there is none.
 
+use std::convert::Infallible;
 use std::path::Path;
 
+use clap::Args;
 use farside::Written;
 use farside_events::{About, EventLog};
 use farside_sim::Spec;
@@ -24,6 +26,20 @@ pub(super) fn of_simulation(
     };
     // Nothing that is simulated is touched by a handler of signals.
     Ok(EventLog::create(path, &about, || ())?)
+}
+
+/// `--events` of a command whose runs have no log: it is refused, and told of what has one.
+#[derive(Args, Debug)]
+pub(super) struct NoEvents {
+    #[arg(long = "events", value_name = "FILE", hide = true, value_parser = refuse)]
+    _refused: Option<Infallible>,
+}
+
+fn refuse(_: &str) -> Result<Infallible, String> {
+    Err("there is no log of many runs at once, of a replay, which has no time, or of what is measured; one run has one: \
+         `farside sim --workload NAME --scheme NAME --events FILE`, `farside demo --events FILE`, or any program with \
+         FARSIDE_EVENTS=FILE"
+        .to_owned())
 }
 
 /// Says what a log has not.

@@ -1,7 +1,8 @@
-//! Writing to standard output.
+//! Writing to standard output, and files that are there whole or not at all.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::stdio::{dup2_stdout, stderr, stdout};
@@ -37,6 +38,25 @@ pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::Output(error)),
     }
+}
+
+/// Writes a file: beside its place until all of it is there, so that what there was stays if it cannot be. What is no file (a pipe, a
+/// device) is written as it is.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |source| Failure::Write { path: path.to_owned(), source };
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(path, bytes).map_err(failed);
+    }
+    // What a link leads to, not the link.
+    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut part = place.clone().into_os_string();
+    part.push(".part");
+    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, &place));
+    written.map_err(|source| {
+        // What went wrong is worth more than that this may not work either.
+        let _ = std::fs::remove_file(&part);
+        failed(source)
+    })
 }
 
 /// Writes a value as JSON.

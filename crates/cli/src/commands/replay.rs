@@ -1,6 +1,6 @@
 //! `farside replay`: recorded accesses in a fixed order, counted without time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -11,7 +11,7 @@ use farside_plugin::PluginError;
 use farside_sim::functional::{Options, Report, Table, replay_with};
 use farside_sim::{SimError, Spec, scheme as schemes};
 use farside_workloads::order::shared_accesses;
-use farside_workloads::{Converted, Trace, Workload, convert};
+use farside_workloads::{Converted, Trace, Workload, convert, is_for_standard_output};
 use serde::{Deserialize, Serialize};
 
 use super::log::say;
@@ -108,6 +108,9 @@ pub(crate) struct Replay {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
+
+    #[command(flatten)]
+    _no_events: super::events::NoEvents,
 }
 
 #[derive(Subcommand, Debug)]
@@ -146,6 +149,20 @@ fn others(name: &str) -> impl Iterator<Item = &'static str> {
     placement::NAMES.into_iter().filter(move |known| *known != name)
 }
 
+/// Says what of a trace is in no count.
+pub(super) fn tell_left_out(path: &Path, trace: &Trace) {
+    if trace.left_out() > 0 {
+        say(&format!("farside: {}: {}", path.display(), of_other_commands(trace.left_out())));
+    }
+}
+
+fn of_other_commands(records: u64) -> String {
+    format!(
+        "{records} records of other commands than reading and writing are left out (of gem5's, ReadReq and WriteReq are taken; \
+         the numbers of others differ between its versions)"
+    )
+}
+
 #[derive(Deserialize)]
 struct Printed {
     reports: Vec<Report>,
@@ -160,15 +177,19 @@ struct Json {
 impl Replay {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(Other::Convert(Convert { from, to, spread })) = &self.other {
+            let for_output = is_for_standard_output(to);
             let Converted { accesses, left_out } =
                 convert(from, to, *spread).map_err(SimError::from)?;
             let others = match left_out {
                 0 => String::new(),
-                left_out => format!(
-                    "; {left_out} records of other commands than reading and writing are left out"
-                ),
+                left_out => format!("; {}", of_other_commands(left_out)),
             };
-            return print(&format!("{}: {accesses} accesses{others}\n", to.display()));
+            let done = format!("{}: {accesses} accesses{others}", to.display());
+            if for_output {
+                say(&done);
+                return Ok(());
+            }
+            return print(&(done + "\n"));
         }
         if let Some(parent) = self.end_with_parent {
             apart::begin(parent)?;
@@ -273,8 +294,11 @@ impl Replay {
     fn workloads(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
         let mut workloads: Vec<Arc<dyn Workload>> = Vec::new();
         for path in &self.traces {
-            workloads
-                .push(Arc::new(Trace::open_spread(path, self.spread).map_err(SimError::from)?));
+            let trace = Trace::open_spread(path, self.spread).map_err(SimError::from)?;
+            if self.end_with_parent.is_none() {
+                tell_left_out(path, &trace);
+            }
+            workloads.push(Arc::new(trace));
         }
         if let Some(name) = &self.workload {
             workloads.push(super::sim::workload(name, self.bytes)?);

@@ -11,7 +11,7 @@ use farside_report::{Facts, TraceError};
 
 use super::Failure;
 use super::log::say;
-use super::output::{print, print_json};
+use super::output::{print, print_json, write_whole};
 
 /// Say where a run's time went, from its event log: one page to look at, with remedies
 ///
@@ -86,8 +86,7 @@ impl Report {
         self.check_outputs()?;
         let runs = logs.iter().map(farside_report::facts).collect::<Result<Vec<Facts>, _>>()?;
         if let Some(path) = &self.output {
-            let failed = |source| Failure::Write { path: path.clone(), source };
-            std::fs::write(path, farside_report::page(&runs)).map_err(failed)?;
+            write_whole(path, farside_report::page(&runs).as_bytes())?;
         }
         if let Some(path) = &self.perfetto {
             trace(&logs, path)?;

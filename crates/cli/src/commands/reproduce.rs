@@ -68,6 +68,9 @@ struct Grit {
 /// seconds.
 #[derive(Args, Debug)]
 struct Tapasco {
+    #[command(flatten)]
+    _no_events: super::events::NoEvents,
+
     /// Where the report goes
     #[arg(long, value_name = "FOLDER", default_value = "farside-tapasco")]
     out: PathBuf,

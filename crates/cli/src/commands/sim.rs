@@ -171,11 +171,12 @@ impl Sim {
             }
             comparisons.push(comparison);
         }
-        self.watch.write_stats(comparisons.iter().flat_map(|it| &it.outcomes))?;
+        let written = self.watch.write_stats(comparisons.iter().flat_map(|it| &it.outcomes));
         if self.json {
             let (version, preset) = (env!("CARGO_PKG_VERSION"), self.preset.as_str());
             print_json(&Json { version, preset, machine: &spec, traces: comparisons })?;
         }
+        written?;
         if failed > 0 { Err(Failure::Told) } else { Ok(()) }
     }
 
@@ -210,6 +211,10 @@ impl Sim {
             (None, paths) => paths.iter().map(|path| Trace::open(path)).collect(),
         };
         let traces = opened.map_err(SimError::from)?;
+        if !self.is_child() {
+            let given = self.trace.iter().zip(&traces);
+            given.for_each(|(path, trace)| super::replay::tell_left_out(path, trace));
+        }
         Ok(traces.into_iter().map(|trace| Arc::new(trace) as Arc<dyn Workload>).collect())
     }
 
@@ -262,7 +267,14 @@ impl Sim {
             let watching = self.watch.start(&spec, program.name(), scheme)?;
             let outcome = watching.of(simulation, spec.page.bytes.into()).run(step)?;
             Made::check(made.complaints.as_ref())?;
-            self.watch.finish(watching)?;
+            match self.watch.finish(watching) {
+                // What came out is worth more than what was to be written of it.
+                Err(error) if !self.is_child() => {
+                    *failed += 1;
+                    bar.suspend(|| say(&format!("farside: {error}")));
+                }
+                finished => finished?,
+            }
             outcomes.push(Outcome { placement: scheme.clone(), ..outcome });
         }
         bar.finish_and_clear();

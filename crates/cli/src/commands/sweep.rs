@@ -42,6 +42,9 @@ pub(crate) struct Sweep {
 /// Where cells run, and where their results are kept.
 #[derive(Args, Debug)]
 pub(crate) struct Workers {
+    #[command(flatten)]
+    _no_events: super::events::NoEvents,
+
     /// Runs at a time [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,

@@ -1,8 +1,13 @@
 //! From any format into the compact one, without holding the trace in memory.
+//!
+//! A file is written beside its place and renamed, so that what was there stays until all is written. Where that cannot be (a pipe,
+//! a device, what standard output goes to) it is written as it comes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::columns::{TraceRow, TraceWriter};
@@ -28,6 +33,11 @@ pub struct Converted {
 pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<Converted, TraceError> {
     let mut source = Source::open(from, gpus).map_err(|error| error.of(from))?;
     let unwritable = |source| TraceError::Write(parquet::errors::ParquetError::from(source).into());
+    if let Some(stream) = stream(to).map_err(unwritable)? {
+        return write(&mut source, stream).map_err(|error| error.of(from));
+    }
+    // What a link leads to, not the link.
+    let to = &to.canonicalize().unwrap_or_else(|_| to.to_owned());
     let part = part(to);
     let file = File::create(&part).map_err(unwritable)?;
     let converted = write(&mut source, file)
@@ -38,6 +48,30 @@ pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<Converted, TraceError
         let _ = std::fs::remove_file(&part);
     }
     converted
+}
+
+/// What is at a path, if it is no file that another could take the place of.
+fn stream(to: &Path) -> std::io::Result<Option<File>> {
+    let Ok(there) = std::fs::metadata(to) else { return Ok(None) };
+    if is_standard_output(&there) {
+        // A descriptor of its own would begin at the file's first byte, whatever is there already.
+        return Ok(Some(std::io::stdout().as_fd().try_clone_to_owned()?.into()));
+    }
+    if there.is_file() || there.is_dir() {
+        return Ok(None);
+    }
+    OpenOptions::new().write(true).open(to).map(Some)
+}
+
+/// Whether a path is where standard output goes, as `/dev/stdout` is: what is converted is all that may be printed then.
+pub fn is_for_standard_output(to: &Path) -> bool {
+    std::fs::metadata(to).is_ok_and(|there| is_standard_output(&there))
+}
+
+fn is_standard_output(there: &Metadata) -> bool {
+    let out = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let out = out.and_then(|out| out.metadata());
+    out.is_ok_and(|out| (out.dev(), out.ino()) == (there.dev(), there.ino()))
 }
 
 /// Where it is written until all of it is there: `to` may be `from`.
@@ -109,6 +143,32 @@ mod tests {
         assert_eq!(Trace::open(&good).unwrap().accesses(), 2, "it is the compact one now");
         for file in [&good, &bad, &to] {
             assert!(!part(file).exists(), "{}", file.display());
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pipe_gets_the_same_bytes_and_a_link_stays_one() {
+        let from = test_file("piped.csv", ROWS);
+        let to = test_file("piped.parquet", "");
+        convert(&from, &to, 1).unwrap();
+        let whole = std::fs::read(&to).unwrap();
+        let pipe = to.with_extension("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reading = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        assert_eq!(convert(&from, &pipe, 1).unwrap().accesses, 2);
+        assert!(reading.join().unwrap() == whole && !part(&pipe).exists());
+        let link = to.with_extension("link");
+        std::os::unix::fs::symlink(&to, &link).unwrap();
+        std::fs::write(&to, "old").unwrap();
+        convert(&from, &link, 1).unwrap();
+        assert!(std::fs::read(&to).unwrap() == whole && link.is_symlink());
+        let full = convert(&from, Path::new("/dev/full"), 1).unwrap_err().to_string();
+        assert!(full.contains("No space left"), "{full}");
+        for file in [&from, &to, &link, &pipe] {
             std::fs::remove_file(file).unwrap();
         }
     }

@@ -26,7 +26,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub use columns::{TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter};
-pub use convert::{Converted, convert};
+pub use convert::{Converted, convert, is_for_standard_output};
 pub use error::TraceError;
 pub use record::Access;
 pub use sidecar::Allocation;
@@ -54,6 +54,7 @@ pub struct Trace {
     launches: Vec<Launch>,
     accesses: u64,
     markers: u64,
+    left_out: u64,
 }
 
 impl Trace {
@@ -75,8 +76,9 @@ impl Trace {
         let mut source = Source::open(path, gpus).map_err(|error| error.of(path))?;
         let mut builder = Builder::new(source.description.cycles);
         source.read(&mut builder).map_err(|error| error.of(path))?;
+        let left_out = source.left_out();
         let TraceDescription { name, gpus, .. } = &source.description;
-        Ok(Trace::new(name, *gpus as usize, source.allocations, builder))
+        Ok(Trace { left_out, ..Trace::new(name, *gpus as usize, source.allocations, builder) })
     }
 
     /// Reads a trace from a zstd stream of records, with the text of its JSON description.
@@ -138,6 +140,7 @@ impl Trace {
             allocations,
             accesses: builder.accesses,
             markers: builder.markers,
+            left_out: 0,
             launches: builder.finish(),
         }
     }
@@ -180,6 +183,11 @@ impl Trace {
     /// Marker records, which say what work-group and wavefront a compute unit runs.
     pub fn markers(&self) -> u64 {
         self.markers
+    }
+
+    /// Records of the tool's that it was read from which are accesses of a kind that is not known, and were left out.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Bytes that its accesses and wavefronts take in memory.

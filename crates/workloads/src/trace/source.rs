@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use super::columns::{self, TraceAllocation, TraceDescription};
-use super::plain::{Plain, is_list, listed};
+use super::plain::{self, Plain, is_list, listed};
 use super::record::{self, Record};
 use super::sidecar::{Layout, Sidecar};
 use super::sink::{Recorded, Sink};
@@ -47,7 +47,7 @@ impl Source {
         } else if head.starts_with(&columns::MAGIC) {
             Source::columns(path, file)
         } else {
-            Source::plain(path, Plain::open(path, &head, spread)?)
+            Source::plain(path, Plain::open(path, &plain::head(head), spread)?)
         }
     }
 

@@ -7,25 +7,22 @@
 //! 4; the others moved, so packets with them are left out, and counted.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, ErrorKind, Read};
 use std::path::PathBuf;
 
-use flate2::bufread::MultiGzDecoder;
-
-use super::{Format, Take, Touch};
+use super::{Format, Take, Touch, packed};
 use crate::trace::store::Kind;
 use crate::{Place, TraceError};
 
 const MAGIC: &[u8] = b"gem5";
-const GZIP: &[u8] = &[0x1f, 0x8b];
 /// Longest message.
 const MESSAGE_MAX: u64 = 1 << 20;
 const READ: u64 = 1;
 const WRITE: u64 = 4;
 
-/// Whether a file begins so. Of compressed files only gem5's are known.
+/// Whether a file begins so, decompressed.
 pub(super) fn is_it(head: &[u8]) -> bool {
-    head.starts_with(MAGIC) || head.starts_with(GZIP)
+    head.starts_with(MAGIC)
 }
 
 #[derive(Debug)]
@@ -40,13 +37,8 @@ impl Packets {
 
     fn open(&self) -> Result<Box<dyn BufRead>, TraceError> {
         let unreadable = |source| TraceError::Read { path: self.path.clone(), source };
-        let mut file =
-            BufReader::with_capacity(1 << 16, File::open(&self.path).map_err(unreadable)?);
-        let compressed = file.fill_buf().map_err(unreadable)?.starts_with(GZIP);
-        Ok(match compressed {
-            true => Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))),
-            false => Box::new(file),
-        })
+        let file = File::open(&self.path).map_err(unreadable)?;
+        Ok(packed::open(file).map_err(unreadable)?.0)
     }
 }
 
@@ -310,7 +302,7 @@ mod tests {
             test_open("gem5-gz-cut", [0x1f, 0x8b, 8, 0], 1)
                 .unwrap_err()
                 .to_string()
-                .contains("byte 0")
+                .contains("line 1: what begins there cannot be decompressed")
         );
     }
 

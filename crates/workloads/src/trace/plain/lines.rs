@@ -1,10 +1,11 @@
-//! Text, line by line, with a limit to what a line may have.
+//! Text, line by line, with a limit to what a line may have; compressed with gzip or not.
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
+use super::packed;
 use crate::TraceError;
 
 /// Longest line: names of kernels in C++ are long.
@@ -13,7 +14,8 @@ const LINE_MAX: u64 = 1 << 16;
 /// A text that is being read.
 pub(super) struct Lines {
     path: PathBuf,
-    text: BufReader<File>,
+    text: Box<dyn BufRead>,
+    is_compressed: bool,
     line: Vec<u8>,
     number: u64,
     /// A last line that does not end was cut.
@@ -25,8 +27,9 @@ impl Lines {
     pub(super) fn open(path: &Path) -> Result<Lines, TraceError> {
         let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
-        let text = BufReader::with_capacity(1 << 16, file);
-        Ok(Lines { path: path.to_owned(), text, line: Vec::new(), number: 0, whole: true })
+        let (text, is_compressed) = packed::open(file).map_err(unreadable)?;
+        let (path, line) = (path.to_owned(), Vec::new());
+        Ok(Lines { path, text, is_compressed, line, number: 0, whole: true })
     }
 
     /// The last line need not end: people write such files too.
@@ -41,8 +44,12 @@ impl Lines {
         self.number += 1;
         let mut limited = (&mut self.text).take(LINE_MAX);
         let read = limited.read_until(b'\n', &mut self.line);
-        let path = &self.path;
-        read.map_err(|source| TraceError::Read { path: path.clone(), source })?;
+        if let Err(source) = read {
+            return Err(match self.is_compressed {
+                true => self.wrong(format!("{} ({source})", packed::DAMAGED)),
+                false => TraceError::Read { path: self.path.clone(), source },
+            });
+        }
         let (ends, full) = (self.line.ends_with(b"\n"), self.line.len() as u64 == LINE_MAX);
         if full && !ends {
             return Err(self.wrong("it has more than 65536 bytes"));

@@ -8,6 +8,7 @@ mod csv;
 mod gem5;
 mod lackey;
 mod lines;
+mod packed;
 mod traceg;
 mod view;
 
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use farside_types::{PAGE_SHIFT, PAGE_SIZE};
 
 pub(in crate::trace) use csv::agent_place;
+pub(in crate::trace) use packed::head;
 pub(in crate::trace) use traceg::{is_list, listed};
 
 use super::Allocation;
@@ -85,7 +87,7 @@ pub(in crate::trace) struct Plain {
 }
 
 impl Plain {
-    /// Opens a recording that is not ours. `head` are its first bytes; `spread`: the GPUs over which
+    /// Opens a recording that is not ours. `head` are its first bytes, decompressed; `spread`: the GPUs over which
     /// the accesses of a format that knows none are spread.
     pub(in crate::trace) fn open(
         path: &Path,
@@ -93,6 +95,9 @@ impl Plain {
         spread: u8,
     ) -> Result<Plain, TraceError> {
         let at = path.to_owned();
+        if let Some(why) = packed::advice(head) {
+            return Err(TraceError::Byte { path: at, byte: 0, why: why.into() });
+        }
         let format: Box<dyn Format> = if gem5::is_it(head) {
             Box::new(gem5::Packets::new(at))
         } else if traceg::is_list(head) || traceg::is_kernel(head) {

@@ -83,7 +83,13 @@ pub(in crate::trace) fn listed(path: &Path) -> Result<Vec<PathBuf>, TraceError> 
         if name.is_empty() || name.starts_with("Memcpy") {
             continue;
         }
-        if !name.starts_with("kernel-") || !name.ends_with(".traceg") || name.contains('/') {
+        let ends = name.ends_with(".traceg") || name.ends_with(".traceg.gz");
+        if name.ends_with(".traceg.xz") {
+            return Err(lines.wrong(
+                "kernels that are compressed with xz are not read: decompress them (xz -dk) and strike \".xz\" in the list",
+            ));
+        }
+        if !name.starts_with("kernel-") || !ends || name.contains('/') {
             return Err(lines.wrong(
                 "it is neither \"Memcpy…\" nor \"kernel-N.traceg\", a file beside the list",
             ));
@@ -392,6 +398,8 @@ fn hexadecimal(word: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::super::{test_accesses, test_file, test_open};
     use super::*;
 
@@ -471,6 +479,47 @@ insts = 2
             assert!(error.contains(named), "{error}");
         }
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn packed(text: &str) -> Vec<u8> {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(text.as_bytes()).unwrap();
+        packed.finish().unwrap()
+    }
+
+    #[test]
+    fn kernels_compressed_with_gzip_are_read_and_others_are_named() {
+        let found = test_open("kernel.traceg.gz", packed(KERNEL), 2).unwrap();
+        let plain = test_open("kernel.traceg", KERNEL, 2).unwrap();
+        assert_eq!(test_accesses(&found, 2), test_accesses(&plain, 2));
+        let folder = std::env::temp_dir().join(format!("farside-packed-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("kernel-1.traceg.gz"), packed(KERNEL)).unwrap();
+        let list = folder.join("kernelslist.g");
+        std::fs::write(&list, "kernel-1.traceg.gz\n").unwrap();
+        assert_eq!(crate::Trace::open(&list).unwrap().accesses(), plain.accesses());
+        std::fs::write(&list, "kernel-1.traceg.xz\n").unwrap();
+        let error = crate::Trace::open(&list).unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("xz -dk"), "{error}");
+        std::fs::remove_dir_all(folder).unwrap();
+        let xz = [b"\xfd7zXZ\0", &[0; 40][..]].concat();
+        let error = test_open("kernel.traceg.xz", xz, 1).unwrap_err().to_string();
+        assert!(error.contains("byte 0: ") && error.contains("xz -dk"), "{error}");
+        // Each cut of what is compressed is an error that says so.
+        let whole = packed(&KERNEL.repeat(50));
+        for end in [20, whole.len() / 2, whole.len() - 9, whole.len() - 1] {
+            let error = test_open("cut.traceg.gz", &whole[..end], 1).unwrap_err().to_string();
+            assert!(error.contains("cannot be decompressed"), "{end}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory() {
+        let endless = KERNEL.replacen("warp = 0", &"v".repeat(1 << 22), 1);
+        for text in [endless.clone().into_bytes(), packed(&endless)] {
+            let error = test_open("endless.traceg", text, 1).unwrap_err().to_string();
+            assert!(error.contains("line 13: it has more than 65536 bytes"), "{error}");
+        }
     }
 
     #[test]
