@@ -200,6 +200,20 @@ farside_status farside_adopt(const farside_space *space,
                              size_t bytes,
                              const char *name);
 
+// Makes a file shared memory: its bytes lie at `memory` on the host and on all cards, come when they are touched, and what is
+// changed of them is written by farside_sync_file, by farside_release, and when their memory is needed for others. The host keeps
+// `at_a_time` bytes of it, of 4 MiB at least; 0 stands for 256 MiB. It is locked (flock) until it is released. Linux 6.8.
+farside_status farside_map_file(const farside_space *space,
+                                const char *path,
+                                uint64_t at_a_time,
+                                void **memory,
+                                uint64_t *bytes);
+
+// Writes what was changed of a file, by kernels that have ended and by the program, and waits until it is on the disk. What cannot be
+// written stays in memory, and can be synced again. `memory` is what farside_map_file gave.
+farside_status farside_sync_file(const farside_space *space,
+                                 void *memory);
+
 // Allocates memory of a card's own, zero: its pages stay on that card. `number` is which of its memories: 0 where there is one
 // alone, else farside_memory_number tells.
 farside_status farside_malloc_on(const farside_space *space,
@@ -229,7 +243,8 @@ farside_status farside_memory_number(const farside_space *space,
                                      const char *name,
                                      uint32_t *number);
 
-// Frees memory of any of these kinds; what was adopted is the program's again. It is refused while a kernel holds some of it.
+// Frees memory of any of these kinds; what was adopted is the program's again, and what was changed of a file is written.
+// It is refused while a kernel holds some of it. If it fails, it can be tried again, unless bytes were lost with a card.
 // Nothing happens for a null pointer.
 farside_status farside_release(const farside_space *space,
                                void *memory);

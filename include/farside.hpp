@@ -440,6 +440,47 @@ template <class Range>
 adopted(const space &, Range &, const char * = nullptr)
     -> adopted<std::remove_reference_t<decltype(*std::data(std::declval<Range &>()))>>;
 
+// A file that is shared memory until this ends, or is closed: see farside_map_file. What has no whole T at its end is left alone.
+template <class T> class mapped_file : public detail::values<T> {
+    using values = detail::values<T>;
+
+public:
+    // The host keeps so many bytes of it at a time; 0 stands for 256 MiB.
+    mapped_file(const space &in, const char *path, std::uint64_t at_a_time = 0)
+        : mapped_file(in.get(), mapped(in, path, at_a_time))
+    {
+    }
+
+    // Writes what was changed, and waits until it is on the disk. After an error it can be tried again.
+    void sync() const { check(farside_sync_file(this->space_, this->data_)); }
+
+    // Writes what was changed, and gives the memory back. After an error it can be tried again. This is empty then.
+    void close()
+    {
+        check(farside_release(this->space_, this->data_));
+        this->data_ = nullptr;
+        this->size_ = 0;
+    }
+
+private:
+    struct memory {
+        void *first = nullptr;
+        std::uint64_t bytes = 0;
+    };
+
+    mapped_file(farside_space *in, memory all)
+        : values(in, static_cast<T *>(all.first), static_cast<std::size_t>(all.bytes / sizeof(T)))
+    {
+    }
+
+    static memory mapped(const space &in, const char *path, std::uint64_t at_a_time)
+    {
+        memory all;
+        check(farside_map_file(in.get(), path, at_a_time, &all.first, &all.bytes));
+        return all;
+    }
+};
+
 } // namespace farside
 
 #endif // FARSIDE_HPP

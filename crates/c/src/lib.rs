@@ -29,8 +29,9 @@ pub use launch::{
     farside_job_wait, farside_launch_kernel, farside_stream,
 };
 pub use memory::{
-    farside_adopt, farside_copy_out, farside_malloc, farside_malloc_on, farside_memory_number,
-    farside_own_memory_free, farside_release, farside_take_over,
+    farside_adopt, farside_copy_out, farside_malloc, farside_malloc_on, farside_map_file,
+    farside_memory_number, farside_own_memory_free, farside_release, farside_sync_file,
+    farside_take_over,
 };
 pub use options::{FarsideOptions, FarsideWindow};
 pub use placement::{

@@ -1,6 +1,7 @@
 //! Memory.
 
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 use std::sync::Arc;
 
 use farside::foreign::Allocation;
@@ -60,6 +61,59 @@ pub unsafe extern "C" fn farside_adopt(
         let former = held.memory().insert(start, adopted);
         drop(former);
         Ok(())
+    })
+}
+
+/// Makes a file shared memory: its bytes lie at `memory` on the host and on all cards, come when they are touched, and what is
+/// changed of them is written by farside_sync_file, by farside_release, and when their memory is needed for others. The host keeps
+/// `at_a_time` bytes of it, of 4 MiB at least; 0 stands for 256 MiB. It is locked (flock) until it is released. Linux 6.8.
+///
+/// # Safety
+/// `path` ends with a zero; `memory` is null or points to where the address is written, `bytes` to where the file's size is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farside_map_file(
+    space: *const farside_space,
+    path: *const c_char,
+    at_a_time: u64,
+    memory: *mut *mut c_void,
+    bytes: *mut u64,
+) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        // SAFETY: the caller's text.
+        let path = unsafe { text::optional(path, "path") }?.ok_or_else(|| Failure::null("path"))?;
+        if bytes.is_null() {
+            return Err(Failure::null("bytes"));
+        }
+        let at_a_time = if at_a_time == 0 { farside::FILE_MEMORY } else { at_a_time };
+        let mut mapped = 0;
+        let map = || {
+            let file = held.foreign.map_file(Path::new(path), at_a_time)?;
+            mapped = file.bytes();
+            Ok(file)
+        };
+        // SAFETY: the caller's.
+        unsafe { give(&held, memory, map) }?;
+        // SAFETY: not null, and the caller's.
+        unsafe { put(bytes, "bytes", mapped) }
+    })
+}
+
+/// Writes what was changed of a file, by kernels that have ended and by the program, and waits until it is on the disk. What cannot be
+/// written stays in memory, and can be synced again. `memory` is what farside_map_file gave.
+#[unsafe(no_mangle)]
+pub extern "C" fn farside_sync_file(space: *const farside_space, memory: *mut c_void) -> Status {
+    done(|| {
+        let held = SPACES.get(space)?;
+        let address = memory.addr() as u64;
+        let found = held.memory().get(&address).cloned();
+        let allocation = found.ok_or_else(|| not_held(&held, address))?;
+        let file = allocation.file().ok_or_else(|| {
+            let text =
+                format!("{address:#x} is no file's; farside_map_file makes one shared memory");
+            Failure::new(Status::BadMemory, text)
+        })?;
+        Ok(file.sync()?)
     })
 }
 
@@ -155,7 +209,8 @@ pub unsafe extern "C" fn farside_memory_number(
     })
 }
 
-/// Frees memory of any of these kinds; what was adopted is the program's again. It is refused while a kernel holds some of it.
+/// Frees memory of any of these kinds; what was adopted is the program's again, and what was changed of a file is written.
+/// It is refused while a kernel holds some of it. If it fails, it can be tried again, unless bytes were lost with a card.
 /// Nothing happens for a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn farside_release(space: *const farside_space, memory: *mut c_void) -> Status {
@@ -170,16 +225,13 @@ pub extern "C" fn farside_release(space: *const farside_space, memory: *mut c_vo
         held.foreign.check_unused(allocation, "the memory was not freed")?;
         let freed = all.remove(&address);
         drop(all);
-        if let Some(adopted) = freed.as_deref().and_then(Allocation::adopted) {
-            let outcome = adopted.give_back();
-            if let Some(still) = freed.clone().filter(|_| !adopted.is_home()) {
-                // It can be tried again.
-                held.memory().entry(address).or_insert(still);
-            }
-            outcome?;
+        let Some(freed) = freed else { return Ok(()) };
+        let outcome = freed.give_back();
+        if !freed.is_given_back() {
+            // It can be tried again.
+            held.memory().entry(address).or_insert(freed);
         }
-        drop(freed);
-        Ok(())
+        Ok(outcome?)
     })
 }
 
@@ -204,7 +256,9 @@ pub unsafe extern "C" fn farside_copy_out(
         let allocation = held.foreign.memory_at(&range)?;
         let copied;
         let from = match &*allocation {
-            Allocation::Shared(_) | Allocation::Adopted(_) => memory.cast::<u8>(),
+            Allocation::Shared(_) | Allocation::Adopted(_) | Allocation::File(_) => {
+                memory.cast::<u8>()
+            }
             Allocation::Own(own) => {
                 copied = own.to_vec().map_err(farside::Error::from)?;
                 let first = (start - allocation.start()) as usize;

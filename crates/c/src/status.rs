@@ -79,6 +79,7 @@ fn status_of(error: &Error) -> Status {
             LiveError::NoSuchCard { .. } => Status::NoCard,
             LiveError::NotShared { .. } => Status::BadMemory,
             LiveError::Adopt(error) if error.is_of_the_memory() => Status::BadMemory,
+            LiveError::File(error) if error.is_of_the_argument() => Status::BadArgument,
             LiveError::Request(request) => match request {
                 Request::EmptyAllocation | Request::EmptyRange | Request::NotPinned { .. } => {
                     Status::BadArgument

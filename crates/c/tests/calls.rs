@@ -473,3 +473,76 @@ fn a_kernel_that_was_told_to_stop_has_failed_and_streams_are_numbers() {
     refused(farside_job_cancel(job), Status::BadHandle, "no job");
     well(farside_close(space));
 }
+
+#[test]
+fn a_file_is_memory_that_kernels_use_until_it_is_released() {
+    let path = std::env::temp_dir().join(format!("farside-c-file-{}", std::process::id()));
+    let words: Vec<u8> = (0..50_000u64).flat_map(u64::to_ne_bytes).collect();
+    std::fs::write(&path, &words).unwrap();
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    let space = small();
+    let (mut memory, mut bytes) = (null_mut(), 0);
+    // SAFETY: a text, and places for results.
+    unsafe {
+        let (at, size) = (&raw mut memory, &raw mut bytes);
+        refused(farside_map_file(space, null(), 0, at, size), Status::BadArgument, "path is a");
+        refused(
+            farside_map_file(space, name.as_ptr(), 0, null_mut(), size),
+            Status::BadArgument,
+            "memory is a null",
+        );
+        refused(
+            farside_map_file(space, name.as_ptr(), 0, at, null_mut()),
+            Status::BadArgument,
+            "bytes is a null",
+        );
+        refused(
+            farside_map_file(space, name.as_ptr(), 1, at, size),
+            Status::BadArgument,
+            "are the least",
+        );
+        refused(
+            farside_map_file(space, c"/nowhere".as_ptr(), 0, at, size),
+            Status::Failed,
+            "/nowhere",
+        );
+        refused(
+            farside_map_file(space, c"/dev".as_ptr(), 0, at, size),
+            Status::BadArgument,
+            "no regular file",
+        );
+        well(farside_map_file(space, name.as_ptr(), 0, at, size));
+        refused(farside_map_file(space, name.as_ptr(), 0, at, size), Status::Failed, "locked");
+    }
+    assert_eq!(bytes, words.len() as u64);
+    let mut job = null_mut();
+    let argument = [lend(WRITE, memory, bytes)];
+    // SAFETY: records, and a place for the job.
+    unsafe {
+        well(farside_launch_kernel(
+            space,
+            c"farside.increment".as_ptr(),
+            argument.as_ptr(),
+            1,
+            null(),
+            &mut job,
+        ));
+        well(farside_job_wait(job, -1, null_mut()));
+    }
+    well(farside_job_free(job));
+    well(farside_sync_file(space, memory));
+    let incremented: Vec<u8> = (1..=50_000u64).flat_map(u64::to_ne_bytes).collect();
+    assert_eq!(std::fs::read(&path).unwrap(), incremented);
+    let inside = memory.wrapping_byte_add(4096);
+    refused(farside_sync_file(space, inside), Status::BadMemory, "inside the allocation");
+    let other = malloc(space, 4096);
+    refused(farside_sync_file(space, other), Status::BadMemory, "no file's");
+    // SAFETY: the file's memory, which nobody else uses.
+    unsafe { memory.cast::<u64>().write(77) };
+    well(farside_release(space, memory));
+    assert_eq!(std::fs::read(&path).unwrap()[..8], 77u64.to_ne_bytes());
+    refused(farside_sync_file(space, memory), Status::BadMemory, "no memory of this space");
+    refused(farside_release(space, memory), Status::BadMemory, "no memory of this space");
+    well(farside_close(space));
+    std::fs::remove_file(path).unwrap();
+}

@@ -12,8 +12,6 @@ use farside_card::interface::{
     ring_bytes,
 };
 
-/// Pauses before something that must come counts as missing: some seconds on a card process.
-const PAUSES_MAX: u32 = 10_000;
 /// Pauses after which something that must not come counts as absent.
 const PAUSES_QUIET: u32 = 30;
 
@@ -86,7 +84,7 @@ pub(super) struct Client<'a> {
 /// Resets a function and waits until it is as new.
 pub(super) fn reset(target: &mut dyn Target) -> Result<(), String> {
     target.write32(register::CONTROL, register::CONTROL_RESET);
-    for _ in 0..PAUSES_MAX {
+    for _ in 0..target.patience() {
         if target.read32(register::STATUS) & register::STATUS_RESETTING == 0 {
             target.release();
             return Ok(());
@@ -350,7 +348,7 @@ impl<'a> Client<'a> {
         what: &str,
         mut holds: impl FnMut(&mut Client) -> Result<bool, String>,
     ) -> Result<(), String> {
-        for _ in 0..PAUSES_MAX {
+        for _ in 0..self.target.patience() {
             if holds(self)? {
                 return Ok(());
             }
@@ -367,7 +365,7 @@ impl<'a> Client<'a> {
         expected: T,
     ) -> Result<(), String> {
         let mut found = find(self)?;
-        for _ in 0..PAUSES_MAX {
+        for _ in 0..self.target.patience() {
             if found == expected {
                 break;
             }
@@ -545,7 +543,7 @@ impl<'a> Client<'a> {
         tag: u64,
         place: impl Fn(PageNo) -> DmaAddr,
     ) -> Result<CompletionEntry, String> {
-        for _ in 0..PAUSES_MAX {
+        for _ in 0..self.target.patience() {
             if self.has_completed(tag)? {
                 return self.wait_for(tag);
             }

@@ -71,6 +71,11 @@ pub trait Target {
     fn wait(&mut self, vector: u16, limit: Duration) -> bool;
     /// Lets the function go on for a moment, a millisecond at most.
     fn pause(&mut self);
+    /// Pauses before something that must come counts as missing. A kernel that faults at each of some hundred pages must end
+    /// within these, on a machine that does other things as well.
+    fn patience(&self) -> u32 {
+        10_000
+    }
 }
 
 /// What came of a check that did not fail.

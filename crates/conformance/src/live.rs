@@ -31,6 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the card is left alone when a check pauses.
 const PAUSE: Duration = Duration::from_micros(200);
 
+/// Pauses before something that must come counts as missing: ten seconds and more. With two, a card that was reached by messages on
+/// a busy machine was too slow for a kernel's faults.
+const PAUSES_MAX: u32 = 50_000;
+
 /// How a check ended: an error says what was wrong.
 pub type Finding = Result<Verdict, String>;
 
@@ -242,5 +246,9 @@ impl Target for CardUnderTest {
         if self.broken.is_none() {
             std::thread::sleep(PAUSE);
         }
+    }
+
+    fn patience(&self) -> u32 {
+        PAUSES_MAX
     }
 }

@@ -8,9 +8,6 @@ use super::client::{Client, NO_ASID, ensure, needs, reset, same};
 use super::{Outcome, Target};
 use farside_card::interface::{AllocRequest, Operation, Status, register};
 
-/// Pauses until what was freed must have been swept.
-const PAUSES_MAX: u32 = 10_000;
-
 /// The sizes of a window.
 pub(super) struct Window {
     base: u64,
@@ -50,23 +47,8 @@ pub(super) fn free(client: &mut Client, address: u64) -> Result<(), String> {
 fn wait_free(client: &mut Client, frames: RangeInclusive<u64>) -> Result<(), String> {
     let free = |client: &mut Client| client.target.read64(register::WINDOW_FRAMES_FREE);
     let is_so = |client: &mut Client| Ok(frames.contains(&free(client)));
-    let waited = wait_for(client, "free frames", is_so);
+    let waited = client.until("free frames", is_so);
     waited.map_err(|_| format!("{} frames are free, and {frames:?} must be", free(client)))
-}
-
-/// Waits until something holds.
-pub(super) fn wait_for(
-    client: &mut Client,
-    what: &str,
-    is_so: impl Fn(&mut Client) -> Result<bool, String>,
-) -> Result<(), String> {
-    for _ in 0..PAUSES_MAX {
-        if is_so(client)? {
-            return Ok(());
-        }
-        client.target.pause();
-    }
-    Err(format!("{what} do not come back"))
 }
 
 pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) -> Outcome {

@@ -1,7 +1,7 @@
 //! The memories of the card's own window: each gives its own frames, and gets them back.
 
 use super::client::{Client, NO_ASID, ensure, needs, same};
-use super::window::{Window, alloc_in, free, wait_for};
+use super::window::{Window, alloc_in, free};
 use super::{Lack, Outcome, Target, Verdict};
 use farside_card::interface::{AllocRequest, LOCATE_NOWHERE, Operation, Status, register};
 
@@ -125,15 +125,13 @@ pub(super) fn each_memory_gives_its_own_frames_and_gets_them_back(
             ensure!(is_full, "more than memory {memory} has ends with {:?}", done.status);
         }
         free(&mut client, address)?;
-        wait_for(&mut client, "frames of its memory", |client| {
+        client.until("frames of its memory", |client| {
             Ok(memories.free(client)?[memory] >= before[memory])
         })?;
         if memories.first != 0 {
             touch_lazy(&mut client, &memories, memory, page)?;
         }
     }
-    wait_for(&mut client, "frames of all memories", |client| {
-        Ok(memories.free(client)? == all_free)
-    })?;
+    client.until("frames of all memories", |client| Ok(memories.free(client)? == all_free))?;
     client.finish()
 }

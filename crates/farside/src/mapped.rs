@@ -91,8 +91,13 @@ impl<T> MappedFile<T> {
         self.space.runtime().fail_file(&self.filed, first, count)
     }
 
+    /// Bytes of the file when it was mapped.
+    pub fn byte_len(&self) -> u64 {
+        self.filed.bytes()
+    }
+
     fn len(&self) -> usize {
-        self.filed.bytes() as usize / size_of::<T>()
+        self.byte_len() as usize / size_of::<T>()
     }
 }
 
@@ -151,7 +156,12 @@ impl<T> NotClosed<T> {
 
     /// The file, if it is mapped still: it can be used, and closed again.
     pub fn into_guard(self) -> Option<MappedFile<T>> {
-        self.guard.map(|guard| *guard)
+        self.into_parts().1
+    }
+
+    /// Why, and the file.
+    pub fn into_parts(self) -> (Error, Option<MappedFile<T>>) {
+        (self.error, self.guard.map(|guard| *guard))
     }
 }
 

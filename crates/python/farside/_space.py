@@ -84,6 +84,34 @@ class Adopted:
         self.release()
 
 
+class MappedFile:
+    """A file that is shared memory: see `Space.map_file`.
+
+    Its memory is given back when nothing refers to this or to the array any more, and no kernel holds it; what was
+    changed is written then, and what goes wrong is only logged. So `sync` is better, or the end of `with`.
+    """
+
+    def __init__(self, memory: _farside.Memory, array: Array) -> None:
+        self._memory = memory
+        self.array = array
+        """What is in the file, and what will be."""
+
+    def sync(self) -> None:
+        """Writes what was changed, by kernels that have ended and by the program, and waits until it is on the disk.
+
+        Raises FarsideError, with path and byte, for what cannot be written: it stays in memory, to be synced again.
+        """
+        self._memory.sync()
+
+    def __enter__(self) -> Array:
+        return self.array
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sync()
+
+
 def _of_buffer(source: Buffer) -> Array:
     """An array over a buffer; as long as it lives, the buffer is not resized."""
     try:
@@ -217,6 +245,32 @@ class Space:
         if not array.flags.writeable:
             raise TypeError("the array is read only, and shared memory is the cards' to write; copy it by Space.copy")
         return Adopted(self._space, self._space.adopt(address, nbytes, name, array), array)
+
+    def map_file(
+        self,
+        path: str | os.PathLike[str],
+        dtype: npt.DTypeLike = np.uint8,
+        *,
+        memory: int = 256 << 20,
+    ) -> MappedFile:
+        """Makes a file shared memory: an array of its values, which the program and kernels use at one address.
+
+        Values come when they are touched, and what is changed is written by `MappedFile.sync`, at the end of `with`,
+        and when its memory is needed for others: `memory` bytes of the host's are used at a time, of 4 MiB at least.
+        So neither the host nor the cards have to hold all of it. The file is locked (flock) as long as it is mapped,
+        and is never made longer. A child made by fork has none of it. It needs Linux 6.8.
+
+        Raises TypeError for a type that holds Python objects, ValueError for a file without whole values, or that is
+        no regular one, OSError if there is none, FarsideError if it cannot be opened, is mapped already, or cannot be
+        shared on this machine.
+        """
+        kind = _plain(dtype)
+        size = os.stat(path).st_size
+        if size % kind.itemsize:
+            name = os.fspath(path)
+            raise ValueError(f"{name} has {size} bytes, which are no values of {kind.itemsize} bytes ({kind})")
+        mapped = self._space.map_file(path, memory)
+        return MappedFile(mapped, np.asarray(_Bytes(mapped)).view(kind))
 
     def array_on(
         self,

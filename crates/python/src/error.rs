@@ -1,5 +1,6 @@
 //! Exceptions.
 
+use farside::LiveError;
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -33,6 +34,9 @@ pub(crate) fn raised(error: farside::Error) -> PyErr {
         | farside::Error::Scheme(_)
         | farside::Error::SchemeLibrary(_)
         | farside::Error::Cards { .. } => PyValueError::new_err(message),
+        farside::Error::Live(LiveError::File(file)) if file.is_of_the_argument() => {
+            PyValueError::new_err(message)
+        }
         farside::Error::Lent { .. } => LentError::new_err(message),
         _ => FarsideError::new_err(message),
     }

@@ -29,7 +29,7 @@ impl Memory {
     /// Whether the program can read and write it at its address; else there are only copies.
     fn is_shown(&self, py: Python<'_>) -> bool {
         match &*self.allocation {
-            Allocation::Shared(_) | Allocation::Adopted(_) => true,
+            Allocation::Shared(_) | Allocation::Adopted(_) | Allocation::File(_) => true,
             Allocation::Own(bytes) => py.detach(|| bytes.host().is_ok()),
         }
     }
@@ -41,10 +41,16 @@ impl Memory {
         py.detach(|| adopted.give_back()).map_err(raised)
     }
 
+    /// Writes what was changed of a file; nothing for other memory.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(file) = self.allocation.file() else { return Ok(()) };
+        py.detach(|| file.sync()).map_err(raised)
+    }
+
     /// A copy of a card's own memory, however scattered its frames are.
     fn copied<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         match &*self.allocation {
-            Allocation::Shared(_) | Allocation::Adopted(_) => {
+            Allocation::Shared(_) | Allocation::Adopted(_) | Allocation::File(_) => {
                 Err(FarsideError::new_err("shared memory is copied by NumPy: array.copy()"))
             }
             Allocation::Own(bytes) => {

@@ -119,6 +119,13 @@ impl Space {
         Ok(Memory::new(allocation, nbytes))
     }
 
+    /// A file as shared memory, with so much of the host's memory at a time.
+    fn map_file(&self, py: Python<'_>, path: PathBuf, memory: u64) -> PyResult<Memory> {
+        let allocation = py.detach(|| self.0.map_file(&path, memory)).map_err(raised)?;
+        let nbytes = allocation.bytes();
+        Ok(Memory::new(allocation, nbytes))
+    }
+
     /// A card's own memory, zero, all of it there, in one of the card's memories; with `values`, which are as many bytes, these,
     /// which no kernel writes.
     fn alloc_on(

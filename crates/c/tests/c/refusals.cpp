@@ -89,6 +89,36 @@ int main()
     refused(FARSIDE_STATUS_BAD_MEMORY, "no memory of this space",
             [&] { space->call("farside.sum", farside::on(0), farside::read(values)); });
 
+    // A file, whose changes are written by `sync` and `close`, and at the end.
+    const char *const path = "numbers.bin";
+    std::FILE *file = std::fopen(path, "wb");
+    assert(file != nullptr && std::fwrite(values.data(), 8, values.size(), file) == values.size());
+    std::fclose(file);
+    auto word = [&](long at) {
+        std::uint64_t found = 0;
+        std::FILE *written = std::fopen(path, "rb");
+        assert(written != nullptr && std::fseek(written, 8 * at, SEEK_SET) == 0);
+        assert(std::fread(&found, 8, 1, written) == 1);
+        std::fclose(written);
+        return found;
+    };
+    {
+        farside::mapped_file<std::uint64_t> numbers(*space, path);
+        assert(numbers.size() == 3000 && numbers[2999] == values[2999]);
+        refused(FARSIDE_STATUS_FAILED, "locked",
+                [&] { farside::mapped_file<std::uint64_t> again(*space, path); });
+        space->call("farside.increment", farside::on(0), farside::write(numbers));
+        numbers.sync();
+        assert(word(2999) == values[2999] + 1);
+        numbers[1] = 77;
+        numbers.close();
+        assert(word(1) == 77 && numbers.size() == 0);
+        farside::mapped_file<std::uint64_t> again(*space, path);
+        again[2] = 78;
+    }
+    assert(word(2) == 78);
+    std::remove(path);
+
     farside::buffer<float> moved(std::move(x));
     assert(x.size() == 0 && moved[7] == 7);
     auto job = space->launch("farside.saxpy", farside::on(0), 1.0f, farside::read(moved), farside::write(y));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use farside_live::Lent;
 use farside_types::VirtAddr;
 
+use super::file::FileBytes;
 use super::lending::Kept;
 use crate::adopted::is_over;
 use crate::{Buffer, CardBuffer, Error, Space};
@@ -23,6 +24,8 @@ pub enum Allocation {
     Own(CardBuffer<u8>),
     /// The program's, which it had before.
     Adopted(AdoptedBytes),
+    /// A file.
+    File(FileBytes),
 }
 
 /// Memory of the program's own that is shared until this is dropped.
@@ -70,14 +73,6 @@ impl AdoptedBytes {
     pub fn is_home(&self) -> bool {
         *self.is_home.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// The whole words of some of its bytes. The pages are what counts, and those at the ends do not move.
-    fn words(&self, bytes: &Range<u64>) -> &[AtomicU32] {
-        let first = bytes.start.next_multiple_of(WORD);
-        let words = (bytes.end & !(WORD - 1)).saturating_sub(first) / WORD;
-        // SAFETY: the words lie in memory that is kept, aligned; nobody reads them through this.
-        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, words as usize) }
-    }
 }
 
 impl Drop for AdoptedBytes {
@@ -103,6 +98,7 @@ impl Allocation {
             Allocation::Shared(words) => words.addr().0,
             Allocation::Own(bytes) => bytes.addr().0,
             Allocation::Adopted(adopted) => adopted.bytes.start,
+            Allocation::File(file) => file.bytes().start,
         }
     }
 
@@ -111,14 +107,15 @@ impl Allocation {
             Allocation::Shared(words) => words.addr().0 + words.len() as u64 * WORD,
             Allocation::Own(bytes) => bytes.addr().0 + bytes.len() as u64,
             Allocation::Adopted(adopted) => adopted.bytes.end,
+            Allocation::File(file) => file.bytes().end,
         }
     }
 
     /// A card's own memory, if it is that.
     pub fn own(&self) -> Option<&CardBuffer<u8>> {
         match self {
-            Allocation::Shared(_) | Allocation::Adopted(_) => None,
             Allocation::Own(bytes) => Some(bytes),
+            Allocation::Shared(_) | Allocation::Adopted(_) | Allocation::File(_) => None,
         }
     }
 
@@ -126,8 +123,42 @@ impl Allocation {
     pub fn adopted(&self) -> Option<&AdoptedBytes> {
         match self {
             Allocation::Adopted(adopted) => Some(adopted),
-            Allocation::Shared(_) | Allocation::Own(_) => None,
+            Allocation::Shared(_) | Allocation::Own(_) | Allocation::File(_) => None,
         }
+    }
+
+    /// A file, if it is that.
+    pub fn file(&self) -> Option<&FileBytes> {
+        match self {
+            Allocation::File(file) => Some(file),
+            Allocation::Shared(_) | Allocation::Own(_) | Allocation::Adopted(_) => None,
+        }
+    }
+
+    /// Gives back what is not only freed: the program's own memory, and a file, whose changes are written.
+    ///
+    /// # Errors
+    /// As [`AdoptedBytes::give_back`] and [`FileBytes::close`]; [`Allocation::is_given_back`] says whether it was nevertheless.
+    pub fn give_back(&self) -> Result<(), Error> {
+        match self {
+            Allocation::Shared(_) | Allocation::Own(_) => Ok(()),
+            Allocation::Adopted(adopted) => adopted.give_back(),
+            Allocation::File(file) => file.close(),
+        }
+    }
+
+    /// Whether dropping it is all that is left to do.
+    pub fn is_given_back(&self) -> bool {
+        match self {
+            Allocation::Shared(_) | Allocation::Own(_) => true,
+            Allocation::Adopted(adopted) => adopted.is_home(),
+            Allocation::File(file) => file.is_closed(),
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end() - self.start()
     }
 
     /// The words that have these bytes, which are in it, for requests to the driver.
@@ -141,11 +172,24 @@ impl Allocation {
                 let end = (bytes.end - self.start()).div_ceil(WORD);
                 Ok(&words[first as usize..end as usize])
             }
-            Allocation::Adopted(adopted) => Ok(adopted.words(bytes)),
+            Allocation::Adopted(_) => Ok(self.words_at(
+                bytes.start.next_multiple_of(WORD)..bytes.end & !(WORD - 1), // the pages at its ends do not move
+            )),
+            // It has whole pages.
+            Allocation::File(_) => {
+                Ok(self.words_at(bytes.start & !(WORD - 1)..bytes.end.next_multiple_of(WORD)))
+            }
             Allocation::Own(own) => {
                 Err(Error::StaysOnCard { bytes: bytes.clone(), card: own.card() })
             }
         }
+    }
+
+    /// The words of bytes that begin and end with one, for their pages alone.
+    fn words_at(&self, bytes: Range<u64>) -> &[AtomicU32] {
+        let words = bytes.end.saturating_sub(bytes.start) / WORD;
+        // SAFETY: the words lie in memory that this keeps, aligned; nobody reads them through this.
+        unsafe { std::slice::from_raw_parts(bytes.start as *const AtomicU32, words as usize) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A space as another language holds it.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use farside_softcard::kernels::{KernelArg, KernelFunction};
 use farside_types::{AgentId, CardId, MemoryId};
 
+use super::file::FileBytes;
 use super::job::ForeignJob;
 use super::lending::{Kept, LaunchId, Lend, Lendings, Wanted, lent};
 use super::memory::{AdoptedBytes, Allocation, Memories};
@@ -113,6 +115,16 @@ impl ForeignSpace {
         // SAFETY: the caller's.
         let adopted = unsafe { AdoptedBytes::new(space, bytes, name, kept) }?;
         Ok(self.keep(Allocation::Adopted(adopted)))
+    }
+
+    /// A file, shared until it is closed or nothing holds it, with so much of the host's memory at a time.
+    ///
+    /// # Errors
+    /// As [`Space::map_file`]; [`ForeignSpace::open`].
+    pub fn map_file(&self, path: &Path, memory: u64) -> Result<Arc<Allocation>, Error> {
+        let space = self.open()?;
+        self.forget_ended();
+        Ok(self.keep(Allocation::File(FileBytes::new(&space, path, memory)?)))
     }
 
     /// A card's own memory, zero.

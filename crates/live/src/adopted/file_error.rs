@@ -127,3 +127,16 @@ pub enum FileError {
         first: PageRange,
     },
 }
+
+impl FileError {
+    /// Whether what was asked for cannot be, whatever the machine has.
+    pub fn is_of_the_argument(&self) -> bool {
+        matches!(
+            self,
+            FileError::NotRegular { .. }
+                | FileError::Size { .. }
+                | FileError::TooLarge { .. }
+                | FileError::TooLittleMemory { .. }
+        )
+    }
+}
