@@ -351,10 +351,12 @@ begin
         Shorter  <= std_logic_vector(('0' & unsigned(To_Place)) + unsigned(Count));
       end if;
       At <= at_v;
-      if Cut = '1' then
-        Limit <= sizeBefore(lowBits(at_v), lowBits(LastAt));
-      else
-        Limit <= alignedAlike(unsigned(From), unsigned(To_Place));
+      if Running = '1' or Start = '1' then
+        if Cut = '1' then
+          Limit <= sizeBefore(lowBits(at_v), lowBits(LastAt));
+        else
+          Limit <= alignedAlike(unsigned(From), unsigned(To_Place));
+        end if;
       end if;
     end if;
   end process;

@@ -104,8 +104,10 @@ begin
         Base    <= unsigned(Frame);
         at_v    := (others => '0');
       end if;
-      At   <= at_v;
-      Size <= sizeAt(at_v, unsigned(Last));
+      if Running = '1' or Start = '1' then
+        At   <= at_v;
+        Size <= sizeAt(at_v, unsigned(Last));
+      end if;
       if Rst = '1' then
         Running <= '0';
       end if;

@@ -34,18 +34,19 @@ analyse() {
 # verilate NETLIST PREFIX PROGRAM OUT [FLAG...]: what Verilator makes of a netlist, in the current folder, and the program
 # that steps it, linked with these flags.
 verilate() {
-    local netlist=$1 prefix=$2 program=$3 out=$4 file
-    shift 4
-    # Verilator's own objects, which are the same for every netlist: compiled once.
-    local common objects=(verilated.o verilated_threads.o)
+    local netlist=$1 prefix=$2 program=$3 out=$4 file objects=(verilated.o verilated_threads.o)
+    local common
     common=$RTL_TARGET/verilated-$(sha256sum <"$TOOLS/versions" | cut -c 1-16)
+    shift 4
     # No file is split: with 0 each constant would get its own.
     verilator --cc -O3 --output-split 1000000000 -Wno-fatal -Wno-lint -CFLAGS -fPIC --prefix "$prefix" "$netlist" || return
-    cp -p "$common"/*.o obj_dir 2>/dev/null || true
-    make -s -C obj_dir -f "$prefix.mk" OPT_GLOBAL=-O1 "${objects[@]}" || return
-    # Whoever was first, if two were at it.
-    [ -d "$common" ] || { mkdir "$common.$$" && (cd obj_dir && cp -p "${objects[@]}" "$common.$$") &&
-        { mv -T "$common.$$" "$common" 2>/dev/null || rm -r "$common.$$"; }; } || return
+    # Verilator's own objects, which are the same for every netlist: compiled once.
+    if [ ! -d "$common" ]; then
+        make -s -C obj_dir -f "$prefix.mk" OPT_GLOBAL=-O1 "${objects[@]}" || return
+        # Whoever was first, if two were at it.
+        mkdir "$common.$$" && (cd obj_dir && mv "${objects[@]}" "$common.$$") || return
+        mv -T "$common.$$" "$common" 2>/dev/null || rm -r "$common.$$"
+    fi
     # Two units, as most of what a compiler does for more of them is to read the same headers: what runs in each cycle,
     # with the program, and what runs once.
     for file in obj_dir/"$prefix"*.cpp; do
@@ -57,5 +58,5 @@ verilate() {
     echo "#include \"$program\"" >>each_cycle.cpp
     local compile=(g++ -std=gnu++17 -fPIC -I obj_dir -I "$VERILATOR_ROOT/include" -I "$VERILATOR_ROOT/include/vltstd")
     "${compile[@]}" -O0 -c once.cpp -o once.o &&
-        "${compile[@]}" -O1 each_cycle.cpp once.o "${objects[@]/#/obj_dir/}" -o "$out" "$@"
+        "${compile[@]}" -O1 each_cycle.cpp once.o "${objects[@]/#/$common/}" -o "$out" "$@"
 }

@@ -106,6 +106,17 @@ impl ArrowBuffer {
         Ok(ArrowBuffer { at, len, owner: Arc::new(words) })
     }
 
+    /// A bit for each byte, set where that is not 0: of truth values kernels write bytes, Arrow has bits.
+    fn packed(&self) -> ArrowBuffer {
+        let mut words = vec![0u64; self.len.div_ceil(64)];
+        let bits: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        for (row, &byte) in self.bytes().iter().enumerate() {
+            bits[row / 8] |= u8::from(byte != 0) << (row % 8);
+        }
+        let at = words.as_ptr().cast();
+        ArrowBuffer { at, len: self.len.div_ceil(8), owner: Arc::new(words) }
+    }
+
     fn bytes(&self) -> &[u8] {
         if self.at.is_null() {
             return &[];
@@ -117,8 +128,8 @@ impl ArrowBuffer {
 }
 
 /// A column as an array of Arrow, and its schema: of values or bytes of texts, offsets of texts, and validity. What lies too
-/// scattered to be mapped is copied; so is what is checked or counted here, texts and validity, where the card could change it
-/// afterwards ([`CardBuffer::is_elsewhere`]).
+/// scattered to be mapped is copied; so are truth values, which become bits; and so is what is checked or counted here, texts and
+/// validity, where the card could change it afterwards ([`CardBuffer::is_elsewhere`]).
 ///
 /// # Safety
 /// Each part is there as long as its owner, and nobody writes to it. Their lengths are those of a column of `len` rows of
@@ -142,6 +153,9 @@ pub unsafe fn column<T: ColumnType + ?Sized>(
         buffers.insert(0, ArrowBuffer::of_card(offsets, copies_offsets)?);
         let checked = check_texts(&buffers[0], &buffers[1]);
         checked.map_err(|why| WindowError::NotMade { card, addr, why })?;
+    }
+    if T::FORMAT == bool::FORMAT {
+        buffers[0] = buffers[0].packed();
     }
     Ok((ArrowArray::of_rows(len, validity, buffers), ArrowSchema::of::<T>(name)))
 }

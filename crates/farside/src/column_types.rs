@@ -8,9 +8,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What the rows of a column are: integers, floats, days, times ([`Date32`], [`Timestamp`], [`Elapsed`]), or texts (`str`).
+/// What the rows of a column are: integers, floats, truth values (`bool`), days, times ([`Date32`], [`Timestamp`],
+/// [`Elapsed`]), or texts (`str`).
 ///
-/// A kernel builds days and times of the integers that they are.
+/// A kernel builds days and times of the integers that they are, and truth values of bytes, of which 0 is false.
 pub trait ColumnType: sealed::Sealed {
     /// Its name in Arrow's C data interface.
     const FORMAT: &'static str;
@@ -97,6 +98,7 @@ macro_rules! column_types {
 }
 
 column_types! {
+    bool: "b", 1;
     i8: "c", 1; u8: "C", 1;
     i16: "s", 2; u16: "S", 2;
     i32: "i", 4; u32: "I", 4;

@@ -114,8 +114,8 @@ impl<T: ColumnType + ?Sized> CardColumn<T> {
     }
 
     /// The column as an array of Arrow, and its schema, with this name: the card's memory itself, without a copy, which
-    /// lives as long as the array. Only what lies too scattered to be mapped is copied, and of a card in another process texts,
-    /// and which rows are valid: they could change after they were checked, or counted.
+    /// lives as long as the array. Only what lies too scattered to be mapped is copied, truth values, which become bits, and of a
+    /// card in another process texts, and which rows are valid: they could change after they were checked, or counted.
     ///
     /// # Errors
     /// [`WindowError::Gone`]; [`WindowError::NotMade`] if texts are none: a kernel in C has built them of other bytes.
@@ -217,6 +217,31 @@ mod tests {
         let times: CardColumn<Elapsed<Seconds>> = CardColumn::of(times).unwrap();
         let (_, schema) = times.into_arrow("time").unwrap();
         assert_eq!(schema.format(), "tDs", "units are the program's to know");
+    }
+
+    #[test]
+    fn truth_values_are_built_of_bytes_and_become_bits() {
+        let space = space();
+        let flags = run(&space, |k| {
+            let mut flags = ColumnBuilder::<u8>::new();
+            for row in 0..1000u32 {
+                // Any byte but 0 is true.
+                flags.extend_nullable(k, &[(row % 7 != 0).then_some((row % 3) as u8 * 127)])?;
+            }
+            flags.finish(k)
+        });
+        let flags: CardColumn<bool> = CardColumn::of(flags.unwrap()).unwrap();
+        let (array, schema) = flags.into_arrow("flag").unwrap();
+        assert_eq!((array.len(), array.null_count(), schema.format()), (1000, 143, "b"));
+        // SAFETY: the array is alive, and its second buffer has a bit for each of the thousand rows.
+        let bits = unsafe { std::slice::from_raw_parts(array.buffers()[1].cast::<u8>(), 125) };
+        let is_set = |row: usize| bits[row / 8] >> (row % 8) & 1 == 1;
+        assert!((0..1000).all(|row| is_set(row) == (row % 7 != 0 && row % 3 != 0)));
+        drop(array);
+        assert_eq!(space.own_memory_free(CardId(0)).unwrap(), OWN);
+        let none = run(&space, |k| ColumnBuilder::<u8>::new().finish(k)).unwrap();
+        let none: CardColumn<bool> = CardColumn::of(none).unwrap();
+        assert!(none.into_arrow("flag").unwrap().0.is_empty());
     }
 
     #[test]

@@ -332,10 +332,11 @@ class Space:
         """A column of Arrow that a kernel in C has built in its card's own memory (`farside_finish_column`).
 
         `made` is what the kernel has written, an element of an array of `MADE_COLUMN`; `kind` is `str` for texts, else
-        the type of the values: an integer, a float, `datetime64` or `timedelta64` of s, ms, us or ns (64 bits in the
-        kernel), or `datetime.date` (32 bits: days since 1970). pyarrow, polars and pandas take the column by
-        `__arrow_c_array__`, without a copy, and it lives as long as their arrays. Copied is only what lies in more
-        pieces than can be mapped, and of a card in another process texts, and which rows are valid.
+        the type of the values: an integer, a float, `bool` (a byte in the kernel, 0: false), `datetime64` or
+        `timedelta64` of s, ms, us or ns (64 bits in the kernel), or `datetime.date` (32 bits: days since 1970). pyarrow,
+        polars and pandas take the column by `__arrow_c_array__`, without a copy, and it lives as long as their arrays.
+        Copied is only what lies in more pieces than can be mapped, truth values, which become bits, and of a card in
+        another process texts, and which rows are valid.
 
         Raises FarsideError if no kernel of that card has made it or it has other rows, TypeError for other kinds. A
         card in the program refuses also narrower values than it has; one in another process only wider ones.
@@ -503,6 +504,7 @@ def _format(kind: Any) -> str:
         return "tdD"
     dtype = np.dtype(kind)
     found = {
+        "b1": "b",
         "i1": "c",
         "u1": "C",
         "i2": "s",
@@ -520,7 +522,7 @@ def _format(kind: Any) -> str:
     format = found.get(dtype.str[1:]) if dtype.isnative else None
     if format is None:
         raise TypeError(
-            f"there are no columns of {dtype}; their rows are integers, floats of 4 or 8 bytes, "
+            f"there are no columns of {dtype}; their rows are integers, floats of 4 or 8 bytes, bool, "
             "datetime64 and timedelta64 of s, ms, us or ns, datetime.date, or str"
         )
     return format

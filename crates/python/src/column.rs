@@ -97,6 +97,7 @@ impl Column {
             };
         }
         of_format!(
+            bool,
             i8,
             u8,
             i16,

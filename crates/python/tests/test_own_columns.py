@@ -68,6 +68,18 @@ def test_days_are_the_integers_that_a_kernel_has_built(own: farside.Space) -> No
     assert days.null_count == 15
 
 
+def test_truth_values_are_bytes_of_a_kernel_and_become_bits(own: farside.Space) -> None:
+    made = own.array(1, farside.MADE_COLUMN)
+    own.run("o.flags", farside.write(made.view(np.uint64)), 1000, card=1)
+    flags = pa.array(own.take_over_column(1, made[0], bool))
+    flags.validate(full=True)
+    assert flags.type == pa.bool_()
+    assert flags.to_pylist() == [None if n % 7 == 0 else n % 3 == 0 for n in range(1000)]
+    made = columns(own, 100, 7, card=1)
+    with pytest.raises(farside.FarsideError, match="more bytes"):
+        own.take_over_column(1, made[0], bool)
+
+
 def test_it_lives_as_long_as_arrays_of_it_and_kernels(own: farside.Space) -> None:
     made = columns(own, 100_000)
     own.take_over_column(0, made[1], str)
@@ -95,7 +107,7 @@ def test_what_is_no_such_column_is_refused_and_stays(own: farside.Space) -> None
     for kind, why in [(str, "100 values, 0 offsets"), (np.float64, "fewer bytes"), (np.int16, "more bytes")]:
         with pytest.raises(farside.FarsideError, match=why):
             own.take_over_column(0, made[0], kind)
-    for kind in (np.complex128, ">i4", "S4", bool, object):
+    for kind in (np.complex128, ">i4", "S4", object):
         with pytest.raises(TypeError, match="there are no columns of"):
             own.take_over_column(0, made[0], kind)
     with pytest.raises(ValueError, match="card -1"):

@@ -18,13 +18,15 @@ struct Read {
 /// time.
 pub(crate) struct Memory {
     words: HashMap<u64, u64>,
+    /// Where they are, in the order in which they were first read: one of them is chosen without a look at all.
+    known: Vec<u64>,
     reads: VecDeque<Read>,
     seed: u64,
 }
 
 impl Memory {
     pub(crate) fn new(seed: u64) -> Memory {
-        Memory { words: HashMap::new(), reads: VecDeque::new(), seed }
+        Memory { words: HashMap::new(), known: Vec::new(), reads: VecDeque::new(), seed }
     }
 
     /// A read of the line at `address` was taken, which ends in cycle `due`.
@@ -36,15 +38,16 @@ impl Memory {
 
     fn word(&mut self, shape: &Shape, address: u64) -> u64 {
         let mut random = Random::new(self.seed ^ address.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        *self.words.entry(address).or_insert_with(|| leaf_word(shape, &mut random))
+        *self.words.entry(address).or_insert_with(|| {
+            self.known.push(address);
+            leaf_word(shape, &mut random)
+        })
     }
 
     /// Another word where one was read, if any was.
     pub(crate) fn change(&mut self, shape: &Shape, random: &mut Random) {
-        let mut known: Vec<u64> = self.words.keys().copied().collect();
-        known.sort_unstable();
-        if !known.is_empty() {
-            let address = known[random.below(known.len() as u64) as usize];
+        if !self.known.is_empty() {
+            let address = self.known[random.below(self.known.len() as u64) as usize];
             self.words.insert(address, leaf_word(shape, random));
         }
     }

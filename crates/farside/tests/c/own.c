@@ -237,6 +237,23 @@ KERNEL(columns)
     return farside_tell(ctx, arguments[0].word, made, sizeof made);
 }
 
+/* (write made_column, value rows): whether n is a multiple of three, null if it is one of seven. */
+KERNEL(flags)
+{
+    farside_column flags = FARSIDE_COLUMN(uint8_t);
+    farside_made_column made;
+    int32_t error = FARSIDE_OK;
+    (void)count, (void)result;
+    for (uint64_t n = 0; !error && n < arguments[1].word; n++) {
+        /* Any byte but 0 is true. */
+        const uint8_t flag = n % 3 == 0 ? (uint8_t)(n | 1) : 0, valid = n % 7 != 0;
+        error = farside_add_values(ctx, &flags, &flag, &valid, 1);
+    }
+    if (error || (error = farside_finish_column(ctx, &flags, &made)))
+        return error;
+    return farside_tell(ctx, arguments[0].word, &made, sizeof made);
+}
+
 /* (write made_column, value which): a column of texts that are none. */
 KERNEL(no_texts)
 {
@@ -313,6 +330,7 @@ static const farside_kernel kernels[] = {
     { "o.must_alloc", must_alloc }, { "o.fill_up", fill_up }, { "o.misuse", misuse },
     { "o.scatter", scatter },
     { "o.columns", columns },
+    { "o.flags", flags },
     { "o.no_texts", no_texts },
     { "o.fill_column", fill_column },
     { "o.misuse_column", misuse_column },
