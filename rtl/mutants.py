@@ -2217,6 +2217,27 @@ MUTANTS = [
         "bench:*tb_allocator*are cleared*",
     ),
     Mutant(
+        "all is said to be done while a read is under way",
+        "barrier.vhd",
+        "ReadTook = '0' and (Reads = 0 or (Reads = 1 and Axi_RValid = '1')) then",
+        "ReadTook = '0' then",
+        "proof:barrier",
+    ),
+    Mutant(
+        "a write more is under way than there is room for",
+        "barrier.vhd",
+        "if (Writes = Writes_g or (Writes = Writes_g - 1 and WriteTook = '1')) and Axi_BValid = '0' then",
+        "if Writes = Writes_g and Axi_BValid = '0' then",
+        "proof:barrier",
+    ),
+    Mutant(
+        "an address is shown until its data are taken",
+        "barrier.vhd",
+        "if Axi_AwReady = '1' then",
+        "if Axi_WReady = '1' and WHeld = '1' then",
+        "proof:barrier",
+    ),
+    Mutant(
         "nobody waits until writes are done",
         "barrier.vhd",
         "Quiet  <= IsQuiet;",
