@@ -335,8 +335,8 @@ class Space:
         the type of the values: an integer, a float, `bool` (a byte in the kernel, 0: false), `datetime64` or
         `timedelta64` of s, ms, us or ns (64 bits in the kernel), or `datetime.date` (32 bits: days since 1970).
         pyarrow, polars and pandas take the column by `__arrow_c_array__`, without a copy, and it lives as long as their
-        arrays. Copied is only what lies in more pieces than can be mapped, truth values, which become bits, and of a card in
-        another process texts, and which rows are valid.
+        arrays. Copied is only what lies in more pieces than can be mapped, truth values, which become bits, and of a
+        card in another process texts, and which rows are valid.
 
         Raises FarsideError if no kernel of that card has made it or it has other rows, TypeError for other kinds. A
         card in the program refuses also narrower values than it has; one in another process only wider ones.
