@@ -2,12 +2,13 @@
 //! that every access is held to.
 
 use farside_svm::{Place, Run};
-use farside_types::{Access, AgentId, CardId, MemoryId, PageNo, Rights};
+use farside_types::{Access, AgentId, CardId, FrameNo, MemoryId, PageNo, Rights};
 
 use crate::access::{Cargo, Flight, Who, WordAccess, WordOp};
 use crate::job::JobFailure;
 use crate::machine::{Machine, Work};
 use crate::memory::{GARBAGE, Translation};
+use crate::reference::Content;
 use crate::transfers::Fate;
 use crate::violation::{Violation, ensure};
 
@@ -31,14 +32,29 @@ impl Machine {
 
     /// The CPU's translation of a page: its own frame of the host.
     fn host_translation(&self, page: PageNo, rights: Rights) -> Translation {
-        let frame = host_frame(self.arena.start, page);
+        let frame = self.host_frame(page);
         let generation = self.memory(MemoryId::HOST).generation;
         Translation { memory: MemoryId::HOST, frame, rights, generation }
     }
 
+    /// The host's frame of a page.
+    pub(crate) fn host_frame(&self, page: PageNo) -> FrameNo {
+        self.memory(MemoryId::HOST).number(page.0 - self.pages.start.0)
+    }
+
+    /// What is in the host's frame of a page.
+    pub(crate) fn at_home(&mut self, page: PageNo) -> &mut Content {
+        let frame = self.host_frame(page);
+        let home = self.memory_mut(MemoryId::HOST).frame_mut(frame);
+        &mut home.expect("the host has a frame for each page").content
+    }
+
     /// The translation, if it serves the access.
     pub(crate) fn hit(&self, agent: AgentId, page: PageNo, access: Access) -> Option<Translation> {
-        self.translation(agent, page).filter(|found| found.rights.allows(access))
+        let of_space = self.translation(agent, page).filter(|found| found.rights.allows(access));
+        let own =
+            || self.is_own(agent, page).then(|| self.host_translation(page, Rights::ReadWrite));
+        of_space.or_else(own)
     }
 
     /// Begins an access whose translation was taken: it is performed now or in a while.
@@ -192,8 +208,9 @@ impl Machine {
     /// A card that did not drain reads and writes frames that must be out of use.
     fn scribble(&mut self, access: WordAccess, translation: Translation) {
         if access.op.access().is_write() {
-            let frame = translation.frame.0 as usize;
-            self.memory_mut(translation.memory).frames[frame].content[access.word] = GARBAGE;
+            if let Some(frame) = self.memory_mut(translation.memory).frame_mut(translation.frame) {
+                frame.content[access.word] = GARBAGE;
+            }
         }
     }
 
@@ -218,7 +235,7 @@ impl Machine {
         let Some(facts) = self.facts.get(access.page) else {
             return Err(Violation(format!("{name}: a page outside the arena was mapped")));
         };
-        ensure!(!facts.freed, "{name}: the page was freed");
+        ensure!(!facts.freed || self.is_own(agent, access.page), "{name}: the page was freed");
         ensure!(facts.live || facts.dead_at > 0, "{name}: the page was never allocated");
         ensure!(
             agent.is_cpu() || !access.op.access().is_write() || !facts.cards_read_only,
@@ -312,8 +329,10 @@ impl Machine {
         translation: Translation,
     ) -> Result<(), Violation> {
         let WordAccess { page, word, op } = access;
-        let frame = translation.frame.0 as usize;
-        let seen = self.memory(translation.memory).frames[frame].content[word];
+        let Some(frame) = self.memory_mut(translation.memory).frame_mut(translation.frame) else {
+            return Err(Violation(format!("{name}: there is no such frame")));
+        };
+        let seen = frame.content[word];
         let expected = self.reference.page(page)[word];
         let live = self.facts.get(page).is_some_and(|facts| facts.live);
         ensure!(
@@ -327,7 +346,8 @@ impl Machine {
         };
         self.say('a', format!("{name} = {seen:#x} -> {new:x?}"));
         if let Some(value) = new {
-            self.memory_mut(translation.memory).frames[frame].content[word] = value;
+            let frame = self.memory_mut(translation.memory).frame_mut(translation.frame);
+            frame.expect("it was there a moment ago").content[word] = value;
             self.reference.write(page, word, value);
         }
         Ok(())
@@ -344,11 +364,6 @@ impl Machine {
             self.flights.iter().filter(|(_, flight)| on_page(flight)).map(|(&id, _)| id).collect();
         ids.into_iter().try_for_each(|id| self.arrive(id))
     }
-}
-
-/// The host's frame of a page: its index in the arena.
-pub(crate) fn host_frame(start: PageNo, page: PageNo) -> farside_types::FrameNo {
-    farside_types::FrameNo((page.0 - start.0) as u32)
 }
 
 fn describe(agent: AgentId, access: WordAccess, translation: Translation) -> String {

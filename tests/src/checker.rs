@@ -12,8 +12,8 @@ use crate::violation::{Violation, ensure};
 /// Checks everything. Both driver and machine must have nothing under way.
 pub(crate) fn check_quiet(driver: &Driver, machine: &mut Machine) -> Result<(), Violation> {
     driver.check().map_err(|text| Violation(format!("the driver's own check: {text}")))?;
-    let views: Vec<PageView> = machine.arena.pages().map(|page| driver.page(page)).collect();
-    for (page, view) in machine.arena.pages().zip(&views) {
+    let views: Vec<PageView> = machine.pages.pages().map(|page| driver.page(page)).collect();
+    for (page, view) in machine.pages.pages().zip(&views) {
         check_state(machine, page, view)?;
         check_mappings(machine, page, view)?;
         // What was to be freed may be gone.
@@ -173,7 +173,7 @@ fn check_pin(machine: &Machine, page: PageNo, view: &PageView) -> Result<(), Vio
 /// No frame belongs to two pages.
 fn check_frames(machine: &Machine, views: &[PageView]) -> Result<(), Violation> {
     let mut owned = std::collections::BTreeMap::new();
-    for (page, view) in machine.arena.pages().zip(views) {
+    for (page, view) in machine.pages.pages().zip(views) {
         let Some(owner) = view.owner else { continue };
         if let Some(other) = owned.insert((owner, view.frame), page) {
             return Err(Violation(format!(
@@ -196,8 +196,21 @@ fn check_residency(
     machine: &Machine,
     views: &[PageView],
 ) -> Result<(), Violation> {
-    let mut next = machine.arena.start;
-    for part in driver.locate(machine.arena) {
+    let adopted = machine.allocations.iter().copied().filter(|range| !machine.arena.covers(*range));
+    for range in adopted.chain([machine.arena]) {
+        check_residency_of(driver, machine, views, range)?;
+    }
+    Ok(())
+}
+
+fn check_residency_of(
+    driver: &Driver,
+    machine: &Machine,
+    views: &[PageView],
+    range: PageRange,
+) -> Result<(), Violation> {
+    let mut next = range.start;
+    for part in driver.locate(range) {
         ensure!(
             part.range.start == next && part.range.count > 0,
             "the residency map has a gap or an overlap at {next}: {part:?}"
@@ -212,7 +225,7 @@ fn check_residency(
             );
         }
     }
-    ensure!(next == machine.arena.end(), "the residency map ends at {next}, before the arena");
+    ensure!(next == range.end(), "the residency map ends at {next}, before {range} does");
     Ok(())
 }
 

@@ -75,7 +75,7 @@ impl World {
         self.machine.broken_page = None;
         self.machine.hostility = Hostility::none();
         for range in self.machine.allocations.clone() {
-            let answer = self.ask(Request::Free { addr: range.start.addr() })?;
+            let answer = self.ask(self.machine.end_of(range))?;
             if let Err(error) = answer {
                 return Err(self.fail(Violation(format!("freeing {range} failed: {error}"))));
             }

@@ -9,8 +9,12 @@ use farside_types::{AgentId, MemoryId, PageNo, PageRange};
 /// One page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageFacts {
-    /// Allocated, and no free was asked for.
+    /// Allocated or adopted, and no free was asked for.
     pub(crate) live: bool,
+    /// Adopted, and the program has asked for it: who gets an answer now may be late.
+    pub(crate) leaving: bool,
+    /// Adopted, with other data on it: nobody may take it from the host.
+    pub(crate) stays_home: bool,
     /// Freeing it failed half way: nobody has it, and it is not free either.
     pub(crate) half_freed: bool,
     /// The driver said that it is freed; no access may reach it any more.
@@ -35,7 +39,7 @@ pub(crate) struct PageFacts {
     pub(crate) wanted: Vec<(AgentId, u64)>,
 }
 
-/// All pages of the arena.
+/// All pages of the arena, and those that can be adopted.
 #[derive(Debug)]
 pub(crate) struct Facts {
     arena: PageRange,
@@ -105,6 +109,9 @@ impl Facts {
 
     /// The program pinned a range; it had asked for it at `since`.
     pub(crate) fn pin(&mut self, range: PageRange, at: MemoryId, since: u64) {
+        if range.pages().any(|page| self.get(page).is_some_and(|facts| facts.leaving)) {
+            return; // overtaken by the program's wish to have the memory back, which ends its pins
+        }
         self.pinned.push(range);
         self.each(range, |facts| {
             if facts.pins.is_empty() {
@@ -135,9 +142,36 @@ impl Facts {
         });
     }
 
+    /// The program asked for a range that was adopted, and for the end of its pins.
+    pub(crate) fn leaving(&mut self, range: PageRange, stamp: u64) {
+        self.unpin_all(range, stamp);
+        self.each(range, |facts| facts.leaving = true);
+    }
+
+    /// A range that was adopted is the program's again, or stays where it was; a pin that was made meanwhile went with the others.
+    pub(crate) fn left(&mut self, range: PageRange, stamp: u64, gone: bool) {
+        self.unpin_all(range, stamp);
+        self.each(range, |facts| {
+            facts.leaving = false;
+            facts.dead_at = stamp;
+            facts.live = !gone;
+            facts.freed = gone;
+        });
+    }
+
+    /// Of a range that was adopted no pin is left but that of what must stay.
+    fn unpin_all(&mut self, range: PageRange, stamp: u64) {
+        self.last_unpin = stamp;
+        self.pinned.retain(|pinned| !pinned.overlaps(range));
+        self.each(range, |facts| {
+            facts.pins.clear();
+            facts.pins.extend(facts.stays_home.then_some(MemoryId::HOST));
+        });
+    }
+
     /// Whether the page was outside every allocation at some time since `since`.
     pub(crate) fn was_dead(&self, page: PageNo, since: u64) -> bool {
-        self.get(page).is_none_or(|facts| !facts.live || facts.dead_at >= since)
+        self.get(page).is_none_or(|facts| !facts.live || facts.leaving || facts.dead_at >= since)
     }
 
     /// Whether cards may have been kept from writing the page at some time since `since`.

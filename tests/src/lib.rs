@@ -13,6 +13,7 @@
 
 mod access;
 mod accesses;
+mod adoption;
 mod agenda;
 mod agents;
 mod campaign;

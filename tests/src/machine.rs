@@ -96,6 +96,8 @@ pub(crate) struct Machine {
     pub(crate) agenda: Agenda<Work>,
     pub(crate) log: Log,
     pub(crate) arena: PageRange,
+    /// The arena, and behind it what the program has had before and may have adopted.
+    pub(crate) pages: PageRange,
     pub(crate) capabilities: Capabilities,
     pub(crate) limits: Limits,
     pub(crate) hostility: Hostility,
@@ -131,9 +133,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(config: &Config, hostility: Hostility, seed: u64) -> Machine {
+    /// With so many pages behind the arena that can be adopted.
+    pub(crate) fn new(config: &Config, adoptable: u64, hostility: Hostility, seed: u64) -> Machine {
         let arena = config.arena;
-        let mut memories = vec![Memory::host(arena.start, arena.count)];
+        let pages = PageRange::new(arena.start, arena.count + adoptable);
+        let mut memories = vec![Memory::host(pages, arena)];
         memories.extend(config.card_frames.iter().map(|&frames| Memory::card(frames)));
         let capabilities = config.capabilities.clone();
         let slot = vec![(None, Content::default()); capabilities.bounce_pages as usize];
@@ -147,6 +151,7 @@ impl Machine {
             agenda: Agenda::new(),
             log: Log::default(),
             arena,
+            pages,
             capabilities,
             limits: config.limits,
             hostility,
@@ -160,8 +165,8 @@ impl Machine {
             flights: BTreeMap::new(),
             transfers: BTreeMap::new(),
             used_commands: HashSet::new(),
-            reference: Reference::new(arena),
-            facts: Facts::new(arena),
+            reference: Reference::new(pages),
+            facts: Facts::new(pages),
             requests: BTreeMap::new(),
             allocations: Vec::new(),
             updates: false,

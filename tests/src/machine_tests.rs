@@ -34,7 +34,7 @@ struct Hand {
 impl Hand {
     fn new() -> Hand {
         let setup = Setup::plain(&[8, 8]);
-        let mut machine = Machine::new(&setup.config, Hostility::none(), 1);
+        let mut machine = Machine::new(&setup.config, 0, Hostility::none(), 1);
         let range = PageRange::new(PAGE, 16);
         machine.facts.allocated(range, 1);
         machine.allocations.push(range);

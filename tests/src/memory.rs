@@ -1,6 +1,6 @@
 //! The memories of the machine: frames with bytes, and which page each was given to last.
 
-use farside_types::{FrameNo, MemoryId, PageNo, Rights};
+use farside_types::{FrameNo, MemoryId, PageNo, PageRange, Rights};
 
 use crate::reference::{Content, WORDS};
 
@@ -15,30 +15,57 @@ pub(crate) struct Frame {
     pub(crate) page: Option<PageNo>,
 }
 
+/// Number of the host's first frame of adopted memory: the driver numbers the block of pages that can be adopted apart from
+/// the arena.
+const ADOPTED: u32 = 1 << 24;
+
 /// One memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// By number; of the host's those of the arena, and behind them those of what can be adopted.
     pub(crate) frames: Vec<Frame>,
+    /// Frames of the arena; all of a card's.
+    of_arena: u32,
     /// Counts the lives of the memory: a loss or a reset starts a new one.
     pub(crate) generation: u32,
     pub(crate) lost: bool,
 }
 
 impl Memory {
-    /// Host memory: a frame per page of the arena, all zeros.
-    pub(crate) fn host(start: PageNo, count: u64) -> Memory {
-        let frame = |i| Frame { content: [0; WORDS], page: Some(PageNo(start.0 + i)) };
-        Memory { frames: (0..count).map(frame).collect(), generation: 0, lost: false }
+    /// Host memory: a frame for each of `pages`, which are the arena's and those that can be adopted; all zeros.
+    pub(crate) fn host(pages: PageRange, arena: PageRange) -> Memory {
+        let frame = |page| Frame { content: [0; WORDS], page: Some(page) };
+        let frames = pages.pages().map(frame).collect();
+        Memory { frames, of_arena: arena.count as u32, generation: 0, lost: false }
     }
 
     /// A card's memory: what is in it nobody knows.
     pub(crate) fn card(frames: u32) -> Memory {
         let frame = Frame { content: [GARBAGE; WORDS], page: None };
-        Memory { frames: vec![frame; frames as usize], generation: 0, lost: false }
+        let all = vec![frame; frames as usize];
+        Memory { frames: all, of_arena: frames, generation: 0, lost: false }
+    }
+
+    /// Where a frame is among all; beyond them if there is none.
+    fn place(&self, frame: FrameNo) -> usize {
+        let behind = frame.0.checked_sub(ADOPTED).map(|apart| self.of_arena.saturating_add(apart));
+        behind.unwrap_or(frame.0) as usize
+    }
+
+    /// The number of the host's frame of the page that is so many behind the arena's first.
+    pub(crate) fn number(&self, place: u64) -> FrameNo {
+        let apart =
+            place.checked_sub(u64::from(self.of_arena)).map(|apart| apart + u64::from(ADOPTED));
+        FrameNo(apart.unwrap_or(place) as u32)
     }
 
     pub(crate) fn frame(&self, frame: FrameNo) -> Option<&Frame> {
-        self.frames.get(frame.0 as usize)
+        self.frames.get(self.place(frame))
+    }
+
+    pub(crate) fn frame_mut(&mut self, frame: FrameNo) -> Option<&mut Frame> {
+        let place = self.place(frame);
+        self.frames.get_mut(place)
     }
 
     /// The memory loses everything; from now on its life is another one.

@@ -21,7 +21,7 @@ pub(crate) struct OpenRequest {
     pub(crate) request: Request,
     /// When it was made (machine stamp).
     pub(crate) issued: u64,
-    /// For a free of an allocation: its pages.
+    /// For a free of an allocation, or what gives adopted memory back: its pages.
     pub(crate) freeing: Option<PageRange>,
 }
 
@@ -36,10 +36,10 @@ impl OpenRequest {
             | Request::Pin { range, .. }
             | Request::Unpin { range }
             | Request::Protect { range, .. } => Some(range),
+            Request::Disown { .. } => self.freeing,
             Request::Alloc { .. }
             | Request::Free { .. }
             | Request::Adopt { .. }
-            | Request::Disown { .. }
             | Request::Trim => None,
         }
     }
@@ -93,11 +93,13 @@ impl Machine {
             CancelReason::CardLost(card) => self.is_gone(card),
             CancelReason::PinnedElsewhere => {
                 let is_pinned = |page| self.may_be_pinned(page, MemoryId::HOST);
-                !self.capabilities.can_map(fault.card.agent(), MemoryId::HOST)
+                let can_map = self.capabilities.can_map(fault.card.agent(), MemoryId::HOST);
+                (!can_map || any(&|page| self.moves_adopted(page)))
                     && (any(&is_pinned) || self.facts.last_unpin >= since)
             }
-            // The worlds adopt nothing.
-            CancelReason::HostKeeps => false,
+            CancelReason::HostKeeps => {
+                any(&|page| self.moves_adopted(page) && self.facts.had_failure(page, since))
+            }
             CancelReason::TooManyFaults => self.faults.len() >= self.limits.faults,
         };
         ensure!(
@@ -227,7 +229,10 @@ impl Machine {
             // As long as it was under way others may have met its pins.
             self.facts.last_unpin = self.stamp;
         }
-        if let Some(range) = open.freeing {
+        if let (Request::Disown { .. }, Some(range)) = (&open.request, open.freeing) {
+            self.facts.left(range, self.stamp, false);
+            self.allocations.push(range);
+        } else if let Some(range) = open.freeing {
             // Where it went wrong half way nobody has the pages any more, until they are freed.
             let half =
                 matches!(error, RequestError::NotLetGo { .. } | RequestError::NotReleased { .. });
@@ -255,11 +260,25 @@ impl Machine {
                 };
                 self.facts.freed(range);
             }
+            Request::Adopt { range, moves, .. } => self.take_adopted(id, range, moves)?,
+            Request::Disown { addr } => {
+                let Some(range) = open.freeing else {
+                    return Err(Violation(format!("{id} gave {addr} back, which was not adopted")));
+                };
+                self.take_back(id, range)?;
+            }
             Request::Pin { range, at } => {
                 self.date_waiting();
                 self.facts.pin(range, at, open.issued);
             }
-            Request::Unpin { range } => self.facts.unpin(range, stamp),
+            Request::Unpin { range } => {
+                let home = range.pages().find(|&page| self.stays_home(page));
+                ensure!(
+                    home.is_none() || self.facts.pinned.contains(&range),
+                    "{id} unpins {home:?}, which holds other data as well, and which the program has not pinned"
+                );
+                self.facts.unpin(range, stamp);
+            }
             Request::Protect { range, rights } => self.facts.each(range, |facts| {
                 facts.cards_read_only = rights == Rights::Read;
                 facts.read_only_at = Some(stamp);
@@ -342,7 +361,10 @@ impl Machine {
             RequestError::Unallocated { page, .. } | RequestError::Freed { page } => {
                 asked(page) && self.facts.was_dead(page, since)
             }
-            RequestError::EmptyRange => open.range().is_some_and(|range| range.count == 0),
+            RequestError::EmptyRange => match open.request {
+                Request::Adopt { range, .. } => range.count == 0,
+                _ => open.range().is_some_and(|range| range.count == 0),
+            },
             RequestError::NoSuchMemory { memory } => {
                 memory.card().is_some_and(|card| self.is_gone(card))
                     || usize::from(memory.0) >= self.memories.len()
@@ -382,8 +404,7 @@ impl Machine {
             RequestError::Lost { page, .. } => asked(page) && self.may_be_lost(page),
             // Requests of this program come after nothing.
             RequestError::NotBegun { .. } => false,
-            // The worlds adopt nothing.
-            RequestError::InTheSpace { .. } => false,
+            RequestError::InTheSpace { range, .. } => self.is_taken(range),
             RequestError::TooManyRequests { .. } => self.requests.len() >= self.limits.requests,
         }
     }
@@ -424,7 +445,8 @@ impl Machine {
     /// The largest range of the arena that nothing holds.
     fn largest_gap(&self) -> u64 {
         let dying = self.requests.values().filter_map(|open| open.freeing);
-        let mut taken: Vec<PageRange> = self.allocations.iter().copied().chain(dying).collect();
+        let known = self.allocations.iter().copied().chain(dying);
+        let mut taken: Vec<PageRange> = known.filter(|range| self.arena.covers(*range)).collect();
         taken.sort();
         taken.push(PageRange::new(self.arena.end(), 0));
         let mut at = self.arena.start;

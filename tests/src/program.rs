@@ -90,6 +90,9 @@ impl World {
         if machine.rng.chance(senseless) {
             return Some(machine.senseless_request());
         }
+        if machine.pages != machine.arena && machine.rng.chance(150) {
+            return Some(machine.random_adoption());
+        }
         let held: u64 = machine.allocations.iter().map(|range| range.count).sum();
         if machine.allocations.is_empty() || held < PAGES_HELD && machine.rng.chance(300) {
             return Some(machine.random_alloc());
@@ -196,8 +199,8 @@ impl Machine {
             }
             13 => Request::Trim,
             _ => {
-                let addr = self.rng.pick(&self.allocations)?.start.addr();
-                Request::Free { addr }
+                let range = self.rng.pick(&self.allocations)?;
+                self.end_of(range)
             }
         })
     }

@@ -356,10 +356,17 @@ impl Machine {
             "{id} goes to {card}, which does not exist"
         );
         match &step.op {
-            RingOp::Map { memory, .. } => ensure!(
-                self.capabilities.can_map(card.agent(), *memory),
-                "{id} maps {memory} for {card}, which cannot reach it"
-            ),
+            RingOp::Map { memory, runs, .. } => {
+                ensure!(
+                    self.capabilities.can_map(card.agent(), *memory),
+                    "{id} maps {memory} for {card}, which cannot reach it"
+                );
+                let adopted = flat(runs).find(|&(page, ..)| self.moves_adopted(page));
+                ensure!(
+                    !memory.is_host() || adopted.is_none(),
+                    "{id} maps {adopted:?} at the host for {card}: it is the program's own there"
+                );
+            }
             RingOp::Resume { faults } => self.accept_answers(id, card, faults, None)?,
             RingOp::Cancel { faults, reason } => {
                 self.accept_answers(id, card, faults, Some(*reason))?;

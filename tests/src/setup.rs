@@ -2,7 +2,7 @@
 
 use farside_svm::placement::{self, ParameterKind, SchemeInfo};
 use farside_svm::{Capabilities, Config, Eviction, Mutation};
-use farside_types::{CardId, PageNo, PageRange, Span};
+use farside_types::{BLOCK_PAGES, CardId, PageNo, PageRange, Span};
 
 use crate::hostility::Hostility;
 use crate::port::RingMutation;
@@ -37,6 +37,8 @@ pub struct Setup {
     pub ring_mutation: Option<RingMutation>,
     /// Streams of the random program.
     pub streams: u64,
+    /// Pages of its own, behind the arena, that the program has adopted now and then.
+    pub adoptable: u64,
 }
 
 impl Setup {
@@ -64,6 +66,7 @@ impl Setup {
             behind_rings: Vec::new(),
             ring_mutation: None,
             streams: 4,
+            adoptable: 0,
         }
     }
 
@@ -151,6 +154,15 @@ impl Setup {
         self
     }
 
+    /// The same world with a program that has memory of its own adopted and gives it back. The cards are in the program: the
+    /// bus of those behind rings has no window to it.
+    #[must_use]
+    pub fn adopting(mut self) -> Setup {
+        assert!(self.behind_rings.is_empty(), "cards behind rings do not reach it");
+        self.adoptable = BLOCK_PAGES;
+        self
+    }
+
     /// The same world with a broken rule of the ring protocol.
     #[must_use]
     pub fn ring_mutated(mut self, mutation: RingMutation) -> Setup {
@@ -169,10 +181,11 @@ impl Setup {
     pub(crate) fn describe(&self) -> String {
         let table = &self.config.capabilities;
         format!(
-            "seed {} scheme {} lends {} tells {:?} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
+            "seed {} scheme {} adoptable {} lends {} tells {:?} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
              dma {:?} limits {:?} {:?} {:?} rings {:?} mutation {:?} {:?} {:?}",
             self.seed,
             self.scheme,
+            self.adoptable,
             self.lends,
             table.tells,
             self.config.card_frames,

@@ -6,7 +6,7 @@ use farside_svm::{
 };
 use farside_types::{AgentId, CardId, CommandId, FrameNo, MemoryId, PageNo, Rights, Time};
 
-use crate::accesses::{host_frame, touches};
+use crate::accesses::touches;
 use crate::machine::{Machine, Work};
 use crate::memory::GARBAGE;
 use crate::reference::{Content, WORDS};
@@ -278,7 +278,7 @@ impl Machine {
             }
         };
         for (_, _, frame) in flat(op.runs()) {
-            if let Some(frame) = self.memory_mut(memory).frames.get_mut(frame.0 as usize) {
+            if let Some(frame) = self.memory_mut(memory).frame_mut(frame) {
                 frame.content = [GARBAGE + 1; WORDS];
             }
         }
@@ -375,8 +375,7 @@ impl Machine {
     fn host_release(&mut self, runs: &[Run]) -> Result<(), Violation> {
         self.host_unmap(runs)?;
         for (page, ..) in flat(runs) {
-            let frame = host_frame(self.arena.start, page).0 as usize;
-            self.memory_mut(MemoryId::HOST).frames[frame].content = [0; WORDS];
+            *self.at_home(page) = [0; WORDS];
         }
         Ok(())
     }
@@ -470,7 +469,11 @@ impl Machine {
             }
             Place::Memory(memory) => {
                 self.check_reuse(id, memory, frame, page)?;
-                let slot = &mut self.memory_mut(memory).frames[frame.0 as usize];
+                let Some(slot) = self.memory_mut(memory).frame_mut(frame) else {
+                    return Err(Violation(format!(
+                        "{id} writes {frame:?} of {memory}, of which there is none"
+                    )));
+                };
                 slot.content = content;
                 slot.page = Some(page);
             }
@@ -560,10 +563,10 @@ impl Machine {
     fn accept_host(&self, step: &Step<HostOp>) -> Result<(), Violation> {
         let id = step.header.id;
         for (page, _, frame) in flat(step.op.runs()) {
-            ensure!(self.arena.contains(page), "{id} is about {page}, outside the arena");
+            ensure!(self.pages.contains(page), "{id} is about {page}, outside the space");
+            ensure!(!self.stays_home(page), "{id} is about {page}, which holds other data as well");
             ensure!(
-                !matches!(step.op, HostOp::Map { .. })
-                    || frame == host_frame(self.arena.start, page),
+                !matches!(step.op, HostOp::Map { .. }) || frame == self.host_frame(page),
                 "{id} maps {page} for the CPU at {frame:?}, not at its own frame"
             );
         }
@@ -587,6 +590,8 @@ impl Machine {
         for place in from.into_iter().chain([to]) {
             self.accept_reach(id, mover, place)?;
         }
+        let stays = flat(step.op.runs()).find(|&(page, ..)| self.stays_home(page));
+        ensure!(stays.is_none(), "{id} copies {stays:?}, which holds other data as well");
         let bounce = |place| matches!(place, Place::Bounce(_));
         let (bounced, pages) = (from.is_some_and(bounce) || bounce(to), step.op.pages());
         ensure!(

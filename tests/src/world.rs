@@ -72,7 +72,8 @@ impl World {
         if let Some(mutation) = setup.mutation {
             driver.mutate(mutation);
         }
-        let mut machine = Machine::new(&setup.config, setup.hostility.clone(), setup.seed);
+        let (config, hostility) = (&setup.config, setup.hostility.clone());
+        let mut machine = Machine::new(config, setup.adoptable, hostility, setup.seed);
         machine.updates = setup.updates;
         for (card, _) in setup.behind_rings.iter().enumerate().filter(|(_, behind)| **behind) {
             let card = CardId(card as u8);
@@ -243,7 +244,7 @@ impl World {
         let now = self.machine.now;
         self.note(&parcel);
         let survivors = self.survivors_of(&parcel);
-        let whole = [self.driver.config().arena];
+        let whole = [self.machine.pages];
         let event = match &parcel {
             Parcel::CardFaults(card, faults) => Event::CardFaults { card: *card, faults },
             &Parcel::HostFault(page, access) => Event::HostFault { page, access },
@@ -317,7 +318,7 @@ impl World {
             let view = self.driver.page(*page);
             view.state != PageState::Moving && !view.copies.without(card.memory()).is_empty()
         };
-        self.machine.arena.pages().filter(survives).collect()
+        self.machine.pages.pages().filter(survives).collect()
     }
 
     fn check_survivors(&self, pages: &[PageNo]) -> Result<(), Violation> {
@@ -513,14 +514,7 @@ impl World {
         self.machine.stamp += 1;
         let stamp = self.machine.stamp;
         let id = RequestId(self.machine.number());
-        let mut freeing = None;
-        if let Request::Free { addr } = request {
-            let at = self.machine.allocations.iter().position(|range| range.start.addr() == addr);
-            freeing = at.map(|at| self.machine.allocations.remove(at));
-        }
-        if let Some(range) = freeing {
-            self.machine.facts.dying(range, stamp);
-        }
+        let freeing = self.machine.leave(&request, stamp);
         if let Request::Protect { range, rights } = request {
             self.machine.facts.each(range, |facts| {
                 facts.read_only_at = Some(stamp);

@@ -18,6 +18,9 @@ fn must_be_caught(mutation: Mutation) {
         // transport.
         let hostility = if run % 2 == 0 { Hostility::reordering() } else { Hostility::breaking() };
         let setup = Setup::random(5_000 + run * 7, hostility).mutated(mutation);
+        if Mutation::ADOPTION.contains(&mutation) {
+            return setup.adopting();
+        }
         if !of_loans {
             return setup;
         }
@@ -60,5 +63,8 @@ harness::mutations! {
         loan_outlives_unmap: LoanOutlivesUnmap,
         loan_outlives_trim: LoanOutlivesTrim,
         loan_outlives_card: LoanOutlivesCard,
+        give_back_elsewhere: GiveBackElsewhere,
+        reach_adopted_at_home: ReachAdoptedAtHome,
+        move_what_stays: MoveWhatStays,
     }
 }

@@ -42,6 +42,15 @@ fn pages_on_loan() {
 }
 
 #[test]
+fn memory_that_the_program_had_before() {
+    let levels = [Hostility::none(), Hostility::reordering(), Hostility::breaking()];
+    for (hostility, first) in levels.into_iter().zip([5_000, 6_000, 7_000]) {
+        let adopting = |seed| Setup::random(seed, hostility.clone()).adopting();
+        run_level("adoption", first..first + SEEDS, STEPS, adopting);
+    }
+}
+
+#[test]
 fn equal_seeds_take_equal_steps() {
     let run = || run_episode(Setup::random(7, Hostility::reordering()), 2_000);
     let (first, second) = (run(), run());

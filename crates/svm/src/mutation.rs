@@ -68,6 +68,12 @@ pub enum Mutation {
     LoanOutlivesTrim,
     /// The host's bytes of a lent page count as the page's when the card is lost (lent pages).
     LoanOutlivesCard,
+    /// Adopted memory is given back wherever it is (adopted memory).
+    GiveBackElsewhere,
+    /// Cards reach adopted memory at the program's own addresses (adopted memory).
+    ReachAdoptedAtHome,
+    /// Adopted memory that holds other data as well moves (adopted memory).
+    MoveWhatStays,
     /// Lends what the jobs of a card only read: it is lost with the card. No rule is broken, so scenarios see it.
     LendToReaders,
     /// Fights over an allocation are never settled (rule 10).
@@ -119,8 +125,12 @@ impl Mutation {
         Mutation::LoanOutlivesCard,
     ];
 
+    /// Those that break the rules of adopted memory. Worlds that adopt see them.
+    pub const ADOPTION: [Mutation; 3] =
+        [Mutation::GiveBackElsewhere, Mutation::ReachAdoptedAtHome, Mutation::MoveWhatStays];
+
     /// Every mutation but those of fights: random runs see it.
-    pub const ALL: [Mutation; 31] = [
+    pub const ALL: [Mutation; 34] = [
         Mutation::SkipDrain,
         Mutation::CopyBeforeUnmap,
         Mutation::MapBeforeCopy,
@@ -152,6 +162,9 @@ impl Mutation {
         Mutation::LoanOutlivesUnmap,
         Mutation::LoanOutlivesTrim,
         Mutation::LoanOutlivesCard,
+        Mutation::GiveBackElsewhere,
+        Mutation::ReachAdoptedAtHome,
+        Mutation::MoveWhatStays,
     ];
 }
 

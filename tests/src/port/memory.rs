@@ -292,7 +292,7 @@ impl Machine {
         let content = [GARBAGE + 1; WORDS];
         match at {
             Spot::Memory(memory, frame) => {
-                if let Some(frame) = self.memory_mut(memory).frames.get_mut(frame.0 as usize) {
+                if let Some(frame) = self.memory_mut(memory).frame_mut(frame) {
                     frame.content = content;
                 }
             }

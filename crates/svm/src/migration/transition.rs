@@ -338,6 +338,7 @@ impl Driver {
     /// host: its frames there are the program's own, and cards do not reach them.
     pub(crate) fn reaches_page(&self, entry: &PageEntry, agent: AgentId, memory: MemoryId) -> bool {
         let beyond = entry.directory.is_adopted() && memory.is_host() && !agent.is_cpu();
+        let beyond = beyond && !self.mutated.on(Mutation::ReachAdoptedAtHome);
         !beyond && self.reaches(agent, memory)
     }
 

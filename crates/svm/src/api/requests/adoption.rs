@@ -12,6 +12,7 @@ use crate::api::journal::Note;
 use crate::api::reply::RequestError;
 use crate::api::requests::{Pin, RequestKind};
 use crate::migration::transition::Transition;
+use crate::mutation::Mutation;
 use crate::placement::Action;
 use crate::tables::page::{Directory, PageEntry, PageState, flag};
 
@@ -45,12 +46,13 @@ impl Driver {
         self.make_room(range);
         let directory = Directory::adopted(moves);
         let (state, owner) = (PageState::Host, MemoryId::HOST.0);
-        let flags = flag::HOST_BACKED | if moves { 0 } else { flag::PINNED };
+        let pinned = !moves && !self.mutated.on(Mutation::MoveWhatStays);
+        let flags = flag::HOST_BACKED | if pinned { flag::PINNED } else { 0 };
         self.table.for_each_mut(range, |_, entry| {
             *entry = PageEntry { directory, state, flags, owner, ..PageEntry::default() };
         });
-        if !moves {
-            self.pins.push(Pin { range, at: MemoryId::HOST, ready: true });
+        if pinned {
+            self.pins.push(Pin { range, at: MemoryId::HOST, ready: true, stays: true });
         }
         self.reply_done(id, 0);
         Ok(())
@@ -62,7 +64,8 @@ impl Driver {
             return Err(RequestError::NotAnAllocation { addr });
         };
         self.table.update(range, |entry| entry.set(flag::DOOMED, true));
-        self.pins.retain(|pin| !pin.range.overlaps(range));
+        // Memory that holds other data as well stays also where it cannot be given back.
+        self.pins.retain(|pin| pin.stays || !pin.range.overlaps(range));
         self.unmark_pins(range);
         self.open(id, RequestKind::Disown, range, VecDeque::from([range]));
         Ok(())
@@ -76,7 +79,7 @@ impl Driver {
     ) -> Result<Option<Transition>, RequestError> {
         let directory = entry.directory;
         let copies = directory.copies();
-        if copies.is_empty() {
+        if copies.is_empty() || self.mutated.on(Mutation::GiveBackElsewhere) {
             return Ok(None);
         }
         let home = copies == MemorySet::only(MemoryId::HOST) && !entry.has(flag::POISONED);
@@ -96,6 +99,7 @@ impl Driver {
         if !well {
             return self.table.update(range, |entry| entry.set(flag::DOOMED, false));
         }
+        self.pins.retain(|pin| !pin.range.overlaps(range));
         self.note(Note::Free { pages: range });
         self.placement.on_free(range);
         // A card that has not let go reaches its own frames of it, and nothing of the program's.
@@ -181,6 +185,14 @@ mod tests {
             }
             assert!(FAR.pages().all(|page| fixture.copies(page) == [0]), "{scheme}");
             assert!(reached_on_host(&fixture, FAR), "{scheme}");
+            // What the program has not pinned it cannot unpin; its own pin of the same pages it can.
+            let unpin = Request::Unpin { range: FAR };
+            fixture.ask(Request::Pin { range: FAR, at: MemoryId::HOST }).unwrap();
+            fixture.ask(unpin.clone()).unwrap();
+            let refused = fixture.ask(unpin);
+            assert!(matches!(refused, Err(RequestError::NotPinned { .. })), "{refused:?}");
+            let refused = fixture.ask(Request::Migrate { range: FAR, to: MemoryId(1) });
+            assert!(matches!(refused, Err(RequestError::Pinned { .. })), "{refused:?}");
             disown(&mut fixture, FAR).unwrap();
             assert!(FAR.pages().all(|page| fixture.mapped_by(page).is_empty()), "{scheme}");
         }

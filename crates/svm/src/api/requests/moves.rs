@@ -17,6 +17,8 @@ pub(crate) struct Pin {
     pub(crate) at: MemoryId,
     /// Its request has succeeded: it can be undone.
     pub(crate) ready: bool,
+    /// It is of memory that was adopted and holds other data as well: no request undoes it.
+    pub(crate) stays: bool,
 }
 
 impl Driver {
@@ -42,7 +44,7 @@ impl Driver {
             }
         }
         if let RequestKind::Pin(at) = kind {
-            self.pins.push(Pin { range, at, ready: false });
+            self.pins.push(Pin { range, at, ready: false, stays: false });
         }
         self.open(id, kind, range, VecDeque::from([range]));
         Ok(())
@@ -101,7 +103,9 @@ impl Driver {
 
     pub(crate) fn unpin(&mut self, id: RequestId, range: PageRange) -> Result<(), RequestError> {
         self.check_range(range)?;
-        let Some(at) = self.pins.iter().rposition(|pin| pin.range == range && pin.ready) else {
+        let Some(at) =
+            self.pins.iter().rposition(|pin| pin.range == range && pin.ready && !pin.stays)
+        else {
             return Err(RequestError::NotPinned { page: range.start });
         };
         self.pins.remove(at);
@@ -129,6 +133,6 @@ impl Driver {
 
     /// The pin that a request under way is making.
     pub(crate) fn open_pin(&self, range: PageRange, at: MemoryId) -> Option<usize> {
-        self.pins.iter().rposition(|pin| *pin == Pin { range, at, ready: false })
+        self.pins.iter().rposition(|pin| *pin == Pin { range, at, ready: false, stays: false })
     }
 }

@@ -1,6 +1,6 @@
 //! Chains of a request end, well or not, and so does the request.
 
-use farside_types::{PageRange, RequestId};
+use farside_types::{PageNo, PageRange, RequestId};
 
 use crate::Driver;
 use crate::api::command::Run;
@@ -9,7 +9,7 @@ use crate::api::requests::{OpenRequest, RequestKind};
 use crate::migration::chains::ChainId;
 use crate::migration::transition::Fill;
 use crate::mutation::Mutation;
-use crate::tables::page::flag;
+use crate::tables::page::{PageState, flag};
 use crate::waiting::{Until, Work};
 
 impl Driver {
@@ -66,12 +66,27 @@ impl Driver {
         self.request_failed(id, error);
     }
 
+    /// Whether adopted memory cannot be given back yet, because a page of it that was home already is under way again: the program
+    /// goes on with it, and faults. Then the request goes on with that page.
+    fn goes_on(&mut self, id: RequestId) -> bool {
+        let table = &self.table;
+        let busy = |page: &PageNo| table.get(*page).state == PageState::Moving;
+        let gives_back = |request: &&mut OpenRequest| {
+            request.kind == RequestKind::Disown && request.error.is_none()
+        };
+        let Some(request) = self.requests.get_mut(&id).filter(gives_back) else { return false };
+        let Some(page) = request.whole.pages().find(busy) else { return false };
+        request.left.push_back(PageRange::page(page));
+        self.work.push_back(Work::Request(id));
+        true
+    }
+
     /// Answers a request when nothing of it is left.
     pub(crate) fn finish_request(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        if request.chains > 0 || !request.left.is_empty() {
+        if request.chains > 0 || !request.left.is_empty() || self.goes_on(id) {
             return;
         }
         let Some(request) = self.requests.remove(&id) else {
