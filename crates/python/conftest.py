@@ -37,21 +37,36 @@ def own(own_kernels: Path) -> Iterator[farside.Space]:
 
 
 @contextmanager
-def served(place: Path, kernels: Path, window: str) -> Iterator[str]:
-    """The place of a card in a process of its own, with such memories of its own."""
+def serving(place: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The process of a card that is served there."""
     command = os.environ.get("FARSIDE_BIN")
     if command is None:
         pytest.fail("FARSIDE_BIN names no farside command: scripts/python/test.sh sets it")
-    arguments = ["card", "serve", str(place), "--window", window, "--kernels", str(kernels)]
-    with subprocess.Popen([command, *arguments], stdout=subprocess.DEVNULL) as server:
+    arguments = ("card", "serve", str(place), *arguments)
+    with subprocess.Popen([command, *arguments], stdout=subprocess.DEVNULL, start_new_session=True) as server:
         try:
             deadline = time.monotonic() + 60
             while not (place / "fn0.sock").exists():
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            yield str(place)
+            yield server
         finally:
             server.terminate()
+
+
+@contextmanager
+def served(place: Path, kernels: Path, window: str) -> Iterator[str]:
+    """The place of a card in a process of its own, with such memories of its own."""
+    with serving(place, "--window", window, "--kernels", str(kernels)):
+        yield str(place)
+
+
+@pytest.fixture
+def card_process(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The place of a card in a process of its own, and that process."""
+    place = tmp_path / "card"
+    with serving(place, "--window", "1MiB") as server:
+        yield str(place), server
 
 
 @pytest.fixture

@@ -158,3 +158,85 @@ fn the_child_has_no_way_to_a_cards_own_memory() {
         assert!(values.iter().all(|&value| value == 3));
     });
 }
+
+/// A file of a test's own.
+fn scratch(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("farside-fork-{}-{name}.parquet", std::process::id()))
+}
+
+/// Drops what the child has of the space, as a program does at its end.
+fn ends(space: &Space) -> i32 {
+    // SAFETY: the child ends without using it again.
+    drop(unsafe { std::ptr::read(space) });
+    0
+}
+
+fn work(space: &Space) {
+    let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
+    data.fill(1);
+    let card = space.card(0).unwrap();
+    let sum = space
+        .kernel("sum")
+        .on(card)
+        .run(Read(&data), |k, data| k.with(data, |data: ReadView<u64>| data.iter().sum::<u64>()));
+    assert_eq!(sum.unwrap(), data.len() as u64);
+}
+
+#[test]
+fn a_child_leaves_its_parents_event_log_alone() {
+    within(LIMIT, "event log", || {
+        let path = scratch("events");
+        let space = Space::builder().cards(1).address_space(16 << 20).events(&path);
+        let space = space.build().unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // The log's lock is nearly always held.
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    assert!(space.events_so_far().unwrap().is_some());
+                }
+            });
+            for _ in 0..10 {
+                work(&space);
+                let asks = in_child(|| {
+                    let nothing = space.events_so_far().unwrap().is_none()
+                        && space.event_log().is_none()
+                        && space.end_events().unwrap().events == 0;
+                    i32::from(!nothing)
+                });
+                assert_eq!((asks, in_child(|| ends(&space))), (0, 0));
+            }
+            over.store(true, SeqCst);
+        });
+        let written = space.end_events().unwrap();
+        let reader = farside_events::Reader::open(&path).unwrap();
+        let mut kernels = 0;
+        let counts = |batch: farside_events::Batch<'_>| {
+            let begun = |event: &&farside_events::Event| event.kind == farside_events::Kind::Launch;
+            kernels += batch.events.iter().filter(begun).count();
+        };
+        reader.for_each(counts).unwrap();
+        assert_eq!((reader.cut(), reader.events(), written.dropped), (None, written.events, 0));
+        assert_eq!(kernels, 10);
+        std::fs::remove_file(&path).unwrap();
+    });
+}
+
+#[test]
+fn a_child_leaves_its_parents_recording_alone() {
+    within(LIMIT, "recording", || {
+        let recorded = |forks: bool| {
+            let path = scratch(if forks { "forks" } else { "plain" });
+            let space = Space::builder().cards(1).address_space(16 << 20).record(&path);
+            let space = space.build().unwrap();
+            work(&space);
+            assert!(!forks || in_child(|| ends(&space)) == 0);
+            work(&space);
+            space.end_recording().unwrap();
+            let trace = farside_workloads::Trace::open(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            trace.accesses()
+        };
+        assert_eq!(recorded(true), recorded(false));
+    });
+}

@@ -14,6 +14,7 @@ use farside_svm::{Journal, Note};
 use farside_types::Time;
 use parquet::errors::ParquetError;
 
+use self::alone::Alone;
 use crate::buffer::{Buffer, CHUNK, chunk};
 use crate::note::Scale;
 use crate::write::dropped;
@@ -78,14 +79,16 @@ impl EventLog {
     /// [`WriteError`] if there can be no such file, or no thread.
     pub fn create(path: &Path, about: &About, begin: fn()) -> Result<EventLog, WriteError> {
         let failed = |why: String| WriteError { path: path.to_owned(), why, lost: 0 };
-        let file = File::create(path).map_err(|error| failed(error.to_string()))?;
+        let (file, alone) = Alone::open(path).map_err(|error| failed(error.to_string()))?;
         let writer = LogWriter::new(BufWriter::new(file), about);
         let writer = writer.map_err(|error| failed(error.to_string()))?;
         let shared = Arc::new(Shared::new());
         let (ours, at) = (Arc::clone(&shared), path.to_owned());
         let run = move || {
             begin();
-            ours.write(writer, &at)
+            let written = ours.write(writer, &at);
+            drop(alone);
+            written
         };
         let thread = std::thread::Builder::new().name("farside-events".to_owned()).spawn(run);
         let writer = Some(thread.map_err(|error| failed(error.to_string()))?);
@@ -99,6 +102,11 @@ impl EventLog {
             Full::Drop => Box::new(Keeper { shared, scale }),
             Full::Wait => Box::new(Collector { shared, scale, events: chunk() }),
         }
+    }
+
+    /// Whether a log is being written in that file, by this process or another one.
+    pub fn is_being_written(path: &Path) -> bool {
+        alone::is_locked(path)
     }
 
     /// Where it is written.
@@ -357,5 +365,6 @@ impl Taken {
     }
 }
 
+mod alone;
 #[cfg(test)]
 mod tests;

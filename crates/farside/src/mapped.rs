@@ -31,8 +31,9 @@ impl<T: Pod> MappedFile<T> {
     /// the file has at least what it had when this returned.
     ///
     /// # Errors
-    /// [`FileError`] names path and byte: what is not written is in memory still, and this can be tried again. Others where a card has
-    /// some of it that does not come home; all else is written.
+    /// [`FileError`] names path and byte: what is not written is in memory still, and this can be tried again; but for
+    /// [`FileError::Lost`], what was changed by a card that has gone away. Others where a card has some of it that does not come
+    /// home. All else is written.
     pub fn sync(&self) -> Result<(), Error> {
         Ok(self.space.runtime().sync_file(&self.filed)?)
     }

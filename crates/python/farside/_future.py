@@ -10,7 +10,10 @@ from farside import _farside
 
 
 class Future:
-    """A kernel that was launched. Dropped, the kernel goes on, and what it was lent lives until it has ended."""
+    """A kernel that was launched. Dropped, the kernel goes on, and what it was lent lives until it has ended.
+
+    When nothing refers to its space any more either, the kernel is told to stop.
+    """
 
     def __init__(self, job: _farside.Job, space: _farside.Space, kernel: str) -> None:
         self._job = job

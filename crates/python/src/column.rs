@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::raised;
+use crate::unlocked::Unlocked;
 
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
@@ -26,7 +27,7 @@ type Export = fn(&Column, &str) -> Result<(ArrowArray, ArrowSchema), farside::Wi
 pub(crate) struct Column {
     len: usize,
     /// Values, offsets and validity.
-    parts: [Arc<Allocation>; 3],
+    parts: [Unlocked<Arc<Allocation>>; 3],
     export: Export,
     schema: fn(&str) -> ArrowSchema,
 }
@@ -67,7 +68,7 @@ impl Column {
         &self,
         name: &str,
     ) -> Result<(ArrowArray, ArrowSchema), farside::WindowError> {
-        let [values, offsets, validity] = self.parts.each_ref().map(part);
+        let [values, offsets, validity] = self.parts.each_ref().map(|part| of_column(part));
         // SAFETY: each allocation holds its very part, and a column was taken over of them, which has checked their lengths.
         unsafe { arrow::column::<T>(name, self.len, (values, offsets, validity)) }
     }
@@ -88,7 +89,7 @@ impl Column {
                             space.take_over_column(card, made).map_err(raised)?;
                         let parts = column.into_parts();
                         let len = parts.len;
-                        let parts = [parts.values, parts.offsets, parts.validity].map(hold);
+                        let parts = [parts.values, parts.offsets, parts.validity].map(hold).map(Unlocked::new);
                         let (export, schema) = (Column::export::<$of>, ArrowSchema::of::<$of>);
                         Ok(Column { len, parts, export, schema })
                     })*
@@ -123,6 +124,7 @@ impl Column {
 }
 
 /// A part, and what holds it: as long as it does, kernels may be lent the part.
-fn part(allocation: &Arc<Allocation>) -> Part<'_> {
-    (allocation.own().expect("parts of columns are a card's own"), Arc::clone(allocation) as Owner)
+fn of_column(allocation: &Arc<Allocation>) -> Part<'_> {
+    let holder: Owner = Arc::new(Unlocked::new(Arc::clone(allocation)));
+    (allocation.own().expect("parts of columns are a card's own"), holder)
 }

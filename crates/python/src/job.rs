@@ -7,6 +7,7 @@ use farside::foreign::{ForeignJob, LaunchId};
 use pyo3::prelude::*;
 
 use crate::error::raised;
+use crate::unlocked::Unlocked;
 
 /// How long a wait goes on without a look whether Ctrl-C was pressed.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "farside")]
 pub(crate) struct Job {
     pub(crate) id: LaunchId,
-    pub(crate) job: Arc<ForeignJob>,
+    pub(crate) job: Unlocked<Arc<ForeignJob>>,
 }
 
 #[pymethods]

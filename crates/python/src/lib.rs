@@ -11,6 +11,7 @@ mod memory;
 mod page;
 mod simulation;
 mod space;
+mod unlocked;
 
 /// What `farside/__init__.py` imports.
 #[pyo3::pymodule]

@@ -8,11 +8,12 @@ use pyo3::types::PyByteArray;
 
 use crate::error::{FarsideError, raised};
 use crate::space::Space;
+use crate::unlocked::Unlocked;
 
 /// An allocation. Freed when nothing refers to it any more: no array over it, and no kernel that it is lent to.
 #[pyclass(frozen, module = "farside")]
 pub(crate) struct Memory {
-    allocation: Arc<Allocation>,
+    allocation: Unlocked<Arc<Allocation>>,
     /// What was asked for; shared words may be up to three bytes more.
     #[pyo3(get)]
     nbytes: u64,
@@ -28,7 +29,7 @@ impl Memory {
 
     /// Whether the program can read and write it at its address; else there are only copies.
     fn is_shown(&self, py: Python<'_>) -> bool {
-        match &*self.allocation {
+        match &**self.allocation {
             Allocation::Shared(_) | Allocation::Adopted(_) | Allocation::File(_) => true,
             Allocation::Own(bytes) => py.detach(|| bytes.host().is_ok()),
         }
@@ -49,7 +50,7 @@ impl Memory {
 
     /// A copy of a card's own memory, however scattered its frames are.
     fn copied<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
-        match &*self.allocation {
+        match &**self.allocation {
             Allocation::Shared(_) | Allocation::Adopted(_) | Allocation::File(_) => {
                 Err(FarsideError::new_err("shared memory is copied by NumPy: array.copy()"))
             }
@@ -63,6 +64,6 @@ impl Memory {
 
 impl Memory {
     pub(crate) fn new(allocation: Arc<Allocation>, nbytes: u64) -> Memory {
-        Memory { allocation, nbytes }
+        Memory { allocation: Unlocked::new(allocation), nbytes }
     }
 }

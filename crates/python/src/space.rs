@@ -17,6 +17,7 @@ use crate::column::Column;
 use crate::error::{FarsideError, raised};
 use crate::job::{Job, wait};
 use crate::memory::Memory;
+use crate::unlocked::Unlocked;
 
 /// The number of the host's memory in Python.
 const HOST: i64 = -1;
@@ -29,7 +30,7 @@ type OwnMemory = (String, String, u64, u64);
 
 /// One virtual address space over host memory and cards.
 #[pyclass(frozen, module = "farside")]
-pub(crate) struct Space(ForeignSpace);
+pub(crate) struct Space(Unlocked<ForeignSpace>);
 
 #[pymethods]
 impl Space {
@@ -83,7 +84,7 @@ impl Space {
             builder = unsafe { builder.kernel_library(library) };
         }
         let space = py.detach(|| builder.build()).map_err(raised)?;
-        Ok(Space(ForeignSpace::new(space)))
+        Ok(Space(Unlocked::new(ForeignSpace::new(space))))
     }
 
     /// Number of cards.
@@ -220,7 +221,7 @@ impl Space {
         let function = function.map(body).transpose()?;
         // SAFETY: it is what the package compiled, and `keep` holds its code.
         let function = function.map(|body| unsafe { body_kernel(body) });
-        let after: Vec<_> = after.iter().map(|job| (job.id, Arc::clone(&job.job))).collect();
+        let after: Vec<_> = after.iter().map(|job| (job.id, Arc::clone(&*job.job))).collect();
         let limit = time_limit.map(|seconds| {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|error| PyValueError::new_err(format!("time_limit={seconds}: {error}")))
@@ -241,7 +242,7 @@ impl Space {
         // SAFETY: that Python itself leaves alone meanwhile what is lent is what the package's documentation asks for; its
         // accesses are not Rust's.
         let (id, job) = py.detach(|| unsafe { self.0.launch(launch) }).map_err(raised)?;
-        Ok(Job { id, job })
+        Ok(Job { id, job: Unlocked::new(job) })
     }
 
     /// Moves memory. Gives the pages moved.

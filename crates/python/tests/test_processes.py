@@ -1,4 +1,4 @@
-"""Fork, the interpreter's end, Ctrl-C, kernels in C."""
+"""Fork, the interpreter's end, kernels that need the interpreter, Ctrl-C, kernels in C."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import farside
@@ -80,6 +83,119 @@ def test_an_interpreter_that_leaves_everything_to_its_end() -> None:
     assert (done.returncode, done.stdout) == (0, "1.75\n"), done.stderr
 
 
+# Its kernel holds its card for a while, and needs the interpreter's lock again and again meanwhile. It ends before it
+# is given up, a fifth of a second after it was told to stop.
+NEEDY = """
+    import gc, threading, time
+    import numba, numpy as np, farside
+    entered, ended = threading.Event(), threading.Event()
+    def interpreted():
+        entered.set()
+        for _ in range(50):
+            time.sleep(0.001)
+        ended.set()
+    @farside.kernel([np.float64])
+    def needy(x):
+        with numba.objmode():
+            interpreted()
+        x[0] = 7
+    space = farside.Space(cards=1, card_window=1 << 20)
+    def on_the_card():
+        array = space.array(1 << 16, np.uint64)
+        space.run("farside.sum", farside.read(array))
+        return array
+"""
+
+
+@pytest.mark.parametrize(
+    "freed",
+    [
+        "x = on_the_card()",
+        "x = space.adopt(bytearray(1 << 20)); space.migrate(x.array, 0)",
+        "x = space.array_on(0, 1 << 10)",
+    ],
+)
+@pytest.mark.parametrize("thread", ["free()", "t = threading.Thread(target=free); t.start(); t.join()"])
+def test_memory_is_freed_while_its_card_needs_the_interpreter(freed: str, thread: str) -> None:
+    program = f"""
+    {freed}
+    def free():
+        global x
+        x = None
+        gc.collect()
+    y = space.array(1 << 10)
+    future = space.launch(needy, farside.write(y))
+    entered.wait()
+    {thread}
+    future.result()
+    print(y[0])
+    space.close()
+    """
+    done = run(NEEDY + program, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "7.0\n"), done.stderr
+
+
+def test_the_interpreter_goes_on_while_a_card_that_stands_still_has_what_is_freed(
+    card_process: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    place, server = card_process
+    with farside.Space(place) as space:
+        held = [space.array_on(0, 1 << 10)]
+        freeing = threading.Thread(target=held.clear)
+        # With the processes that serve its functions.
+        os.killpg(server.pid, signal.SIGSTOP)
+        try:
+            freeing.start()
+            longest = 0.0
+            for _ in range(50):
+                begin = time.monotonic()
+                time.sleep(0.005)
+                longest = max(longest, time.monotonic() - begin)
+            waits = freeing.is_alive()
+        finally:
+            os.killpg(server.pid, signal.SIGCONT)
+        freeing.join(60)
+        assert waits, "the card lets go while it stands still: the test shows nothing"
+        assert longest < 1
+
+
+def test_a_space_that_is_dropped_while_its_card_needs_the_interpreter() -> None:
+    program = """
+    y = space.array(1 << 10)
+    future = space.launch(needy, farside.write(y))
+    entered.wait()
+    del space, future
+    # Its kernel was stopped, which ended first.
+    print(ended.is_set(), y[0])
+    """
+    done = run(NEEDY + program, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "True 7.0\n"), done.stderr
+
+
+def test_the_last_array_of_a_card_that_needs_the_interpreter() -> None:
+    program = """
+    y = space.array(1 << 10)
+    future = space.launch(needy, farside.write(y))
+    entered.wait()
+    del space, future, y
+    over = ended.is_set()
+    print(over)
+    """
+    done = run(NEEDY + program, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_the_interpreter_ends_while_a_card_needs_it_and_holds_memory() -> None:
+    program = """
+    x, y = on_the_card(), space.array(1 << 10)
+    future = space.launch(needy, farside.write(y))
+    entered.wait()
+    print("end")
+    """
+    done = run(NEEDY + program, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
 def test_ctrl_c_while_one_waits() -> None:
     program = (
         SLOW
@@ -139,3 +255,54 @@ def test_kernels_of_a_library_in_c(library: Path) -> None:
         assert (z == 42).all()
         with pytest.raises(farside.KernelError, match=r"takes .read f32 x"):
             space.run("example.add", farside.read(x))
+
+
+LOGGED = """
+    import multiprocessing, os, sys
+    import numpy as np, farside
+    def child():
+        with farside.Space(cards=1) as mine:
+            mine.run("farside.sum", farside.read(mine.array(512, np.uint64)))
+    def forked():
+        if (pid := os.fork()) == 0:
+            child()
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        return pid
+    def of_multiprocessing(method):
+        process = multiprocessing.get_context(method).Process(target=child)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        return process.pid
+    if __name__ == "__main__":
+        space = farside.Space(cards=1)
+        x = space.array(512, np.uint64)
+        space.run("farside.sum", farside.read(x))
+        print(forked() if sys.argv[1] == "os.fork" else of_multiprocessing(sys.argv[1]))
+        space.run("farside.sum", farside.read(x))
+        del x
+        space.close()
+"""
+
+
+@pytest.mark.parametrize("way", ["os.fork", "fork", "spawn"])
+def test_each_process_has_an_event_log_of_its_own(tmp_path: Path, way: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(LOGGED))
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "FARSIDE_EVENTS": str(tmp_path / "log.parquet")}
+    done = subprocess.run(
+        [sys.executable, program, way], capture_output=True, text=True, timeout=120, env=os.environ | environment
+    )
+    assert done.returncode == 0, done.stderr
+    child = tmp_path / f"log.{int(done.stdout)}.parquet"
+    assert sorted(tmp_path.glob("*.parquet")) == sorted([tmp_path / "log.parquet", child])
+    for log, kernels in [(tmp_path / "log.parquet", 2), (child, 1)]:
+        kinds = pq.read_table(log)["kind"].to_pylist()
+        assert kinds.count("launch") == kinds.count("end") == kernels
+
+
+def test_two_spaces_do_not_write_one_event_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    with farside.Space(cards=1, events=log), pytest.raises(farside.FarsideError, match="another log is being written"):
+        farside.Space(cards=1, events=log)

@@ -382,3 +382,19 @@ fn a_full_disk_loses_the_log_and_says_so() {
     assert!(error.to_string().contains("No space left"), "{error}");
     assert!(error.lost > 0, "{error}");
 }
+
+#[test]
+fn two_logs_are_not_written_into_one_file() {
+    let file = Scratch::new();
+    assert!(!EventLog::is_being_written(&file.0));
+    let log = begin(&file);
+    log.journal(Time::ZERO, 4096, Full::Drop).note(Time(1), fault(3));
+    assert!(EventLog::is_being_written(&file.0));
+    let refused = EventLog::create(&file.0, &about(), || ()).unwrap_err().to_string();
+    assert!(refused.contains("another log is being written there"), "{refused}");
+    assert_eq!(log.finish().unwrap().events, 1);
+    assert_eq!(read(&file.0).unwrap().0.len(), 1);
+    assert!(!EventLog::is_being_written(&file.0));
+    begin(&file).finish().unwrap();
+    assert_eq!(read(&file.0).unwrap().0.len(), 0);
+}

@@ -1,7 +1,7 @@
 //! A log that is written.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farside_events::{About, EventLog, Full, WriteError, Written};
 use farside_svm::Journal;
@@ -11,7 +11,11 @@ use crate::Error;
 
 /// The log of a space. It is complete when the last handle of the space goes.
 #[derive(Debug)]
-pub(crate) struct Events(Mutex<Option<EventLog>>);
+pub(crate) struct Events {
+    log: Mutex<Option<EventLog>>,
+    /// In a child made by fork the log is its parent's, and its lock may have been held.
+    process: u32,
+}
 
 impl Events {
     /// Begins one of a space with this placement scheme, and with cards of so many bytes each, where they are known.
@@ -28,12 +32,23 @@ impl Events {
         };
         // A handler of the program that ran on the log's thread might touch shared memory, which the log is about.
         let log = EventLog::create(&path, &about, farside_live::block_for_whole_thread);
-        Ok(Events(Mutex::new(Some(log?))))
+        Ok(Events { log: Mutex::new(Some(log?)), process: std::process::id() })
+    }
+
+    /// Whether another log is being written in that file.
+    pub(crate) fn is_being_written(path: &Path) -> bool {
+        EventLog::is_being_written(path)
+    }
+
+    /// The log; nothing of it in a child made by fork.
+    fn log(&self) -> Option<MutexGuard<'_, Option<EventLog>>> {
+        let ours = self.process == std::process::id();
+        ours.then(|| self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Where the driver's notes go.
     pub(crate) fn journal(&self) -> Box<dyn Journal> {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.log().expect("a space is opened by one process");
         let log = log.as_ref().expect("it has not ended before its space is opened");
         log.journal(Time::ZERO, PAGE_SIZE as u64, Full::Drop)
     }
@@ -43,16 +58,15 @@ impl Events {
     /// # Errors
     /// [`Error::Events`] if the file takes no more.
     pub(crate) fn write_so_far(&self) -> Result<Option<PathBuf>, Error> {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(log) = log.as_ref() else { return Ok(None) };
+        let log = self.log();
+        let Some(log) = log.as_ref().and_then(|log| log.as_ref()) else { return Ok(None) };
         log.write_so_far()?;
         Ok(Some(log.path().to_owned()))
     }
 
     /// Where it is; `None`, when it has ended.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().map(|log| log.path().to_owned())
+        self.log()?.as_ref().map(|log| log.path().to_owned())
     }
 
     /// Completes the file. Gives nothing when that has been done.
@@ -60,7 +74,7 @@ impl Events {
     /// # Errors
     /// [`Error::Events`] says what is missing.
     pub(crate) fn finish(&self) -> Result<Written, Error> {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let log = self.log().and_then(|mut log| log.take());
         Ok(log.map(EventLog::finish).transpose()?.unwrap_or_default())
     }
 }

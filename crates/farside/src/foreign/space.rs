@@ -19,6 +19,8 @@ use crate::{AllocOptions, Error, LiveError, OwnMemory, Space, Stream};
 /// up, is kept until they have ended, and is held by no other kernel in a way that contradicts: two may hold the
 /// same bytes if both only read them, if both use them as shared words, or if one comes after the other.
 ///
+/// Dropped, it stops the kernels that run and waits for them: their memory lives until they have ended.
+///
 /// In a child made by `fork` every call is refused before it takes a lock, which the parent may have held.
 #[derive(Debug)]
 pub struct ForeignSpace {
@@ -320,6 +322,17 @@ impl ForeignSpace {
     fn forget_ended(&self) {
         let ended: Vec<Lend> = lock(&self.lendings).ended();
         drop(ended);
+    }
+}
+
+impl Drop for ForeignSpace {
+    /// Stops the kernels that still run: they have memory that nothing else may hold any more.
+    fn drop(&mut self) {
+        let Ok(jobs) = self.jobs() else { return };
+        jobs.iter().for_each(|job| job.cancel());
+        for job in jobs {
+            let _ = job.wait(None);
+        }
     }
 }
 

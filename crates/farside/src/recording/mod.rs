@@ -7,16 +7,16 @@ mod trace;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
-use crate::files;
+use crate::files::{self, Asked};
 #[cfg(not(feature = "record"))]
 pub(crate) use absent::Recording;
 #[cfg(feature = "record")]
 pub(crate) use trace::Recording;
 
 /// The environment variable that has a program record what its kernels access: the file's name. A
-/// program that opens several spaces writes `NAME.parquet`, `NAME.2.parquet` and so on. A program
+/// program that opens several spaces writes `NAME.parquet`, `NAME.2.parquet` and so on, and a child made
+/// by fork has the number of its process in the name. A program
 /// that was built without the feature `record` refuses to open a space when it is set.
 pub const RECORD_VARIABLE: &str = "FARSIDE_RECORD";
 
@@ -35,6 +35,6 @@ impl Drop for Finish {
 
 /// The file that the environment asks for.
 pub(crate) fn of_environment() -> Option<PathBuf> {
-    static SPACES: AtomicU32 = AtomicU32::new(0);
-    files::of_environment(RECORD_VARIABLE, &SPACES)
+    static ASKED: Asked = Asked::nobody();
+    files::of_environment(RECORD_VARIABLE, &ASKED, |_| false)
 }

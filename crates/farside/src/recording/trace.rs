@@ -30,6 +30,8 @@ pub(crate) struct Recording {
     path: PathBuf,
     cards: u32,
     state: Mutex<State>,
+    /// In a child made by fork the file is its parent's, and the lock may have been held.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -64,7 +66,7 @@ impl Recording {
         let writer = TraceWriter::new(BufWriter::new(file));
         let writer = Some(writer.map_err(|error| failed(error.to_string()))?);
         let state = Mutex::new(State { writer, ..State::default() });
-        Ok(Recording { path, cards: cards as u32, state })
+        Ok(Recording { path, cards: cards as u32, state, process: std::process::id() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -83,8 +85,11 @@ impl Recording {
         allocations.insert(start.0, PageRange::new(start, end.0 - start.0));
     }
 
-    /// Completes the file. Harmless when that has been done.
+    /// Completes the file. Harmless when that has been done, and in a child made by fork.
     pub(crate) fn finish(&self) -> Result<(), Error> {
+        if self.process != std::process::id() {
+            return Ok(());
+        }
         let mut state = self.state();
         let Some(writer) = state.writer.take() else {
             return Ok(());
@@ -108,6 +113,16 @@ impl Recording {
             let (path, why) = (self.path.clone(), error.to_string());
             Error::Recording { path, why }
         })
+    }
+}
+
+impl Drop for Recording {
+    /// What a child made by fork has of the file's buffers goes nowhere.
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(state.writer.take());
+        }
     }
 }
 
