@@ -12,8 +12,9 @@ use farside_svm::{Event, Request, RequestError};
 use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, VirtAddr};
 use rustix::event::{PollFd, PollFlags};
 
+use super::files::lost_of;
 use super::{Port, Runtime};
-use crate::adopted::{AdoptError, FileError, Region, Watch, Whose, check_private, fork};
+use crate::adopted::{AdoptError, Region, Watch, Whose, check_private, fork};
 use crate::error::LiveError;
 use crate::memories::Frames;
 
@@ -347,8 +348,7 @@ impl Runtime {
         self.memories.adopted.leave(region);
         *is_home = true;
         let Some(&first) = lost.first() else { return Ok(()) };
-        let pages = lost.iter().map(|range| range.count).sum();
-        Err(FileError::Lost { path: path.to_owned(), pages, first }.into())
+        Err(lost_of(path, lost, first).into())
     }
 
     /// Gives all adopted memory back: the space closes.

@@ -16,7 +16,7 @@ use farside_linux::mapping::Mapping;
 use farside_linux::signals::{BlockedSignals, block_for_whole_thread};
 use farside_linux::wait::Gate;
 use farside_svm::{Request, Run};
-use farside_types::{BLOCK_SIZE, CardId, MemoryId, PAGE_SIZE, PageRange, VirtAddr};
+use farside_types::{BLOCK_SIZE, CardId, PAGE_SIZE, PageRange, VirtAddr};
 use rustix::fs::FlockOperation;
 
 use super::carry_out::AbortOnPanic;
@@ -143,8 +143,8 @@ impl Runtime {
     /// Writes what was changed, by kernels that have ended or the program, and waits until it is on the disk.
     ///
     /// # Errors
-    /// [`LiveError::File`]: what is not written is in memory still. [`LiveError::Request`] where a card has some of it that does not
-    /// come; all else is written.
+    /// [`LiveError::File`]: what is not written is in memory still, but for what was lost with a card ([`FileError::Lost`]).
+    /// [`LiveError::Request`] where a card has some of it that does not come. All else is written.
     pub fn sync_file(&self, filed: &Filed) -> Result<(), LiveError> {
         self.check_process()?;
         let _signals = BlockedSignals::block();
@@ -174,13 +174,28 @@ impl Runtime {
     /// Writes what was changed of a range that is a file, wherever it is.
     pub(super) fn write_file(&self, region: &Arc<Region>) -> Result<(), LiveError> {
         let range = region.pages();
-        // What is lost, or does not come, keeps nothing else from being written.
         let home = match region.is_let_go.load(Ordering::SeqCst) {
             true => Ok(()),
-            false => self.request(Request::Migrate { range, to: MemoryId::HOST }).map(drop),
+            false => self.recall_file(range),
         };
         self.flush_file(region)?;
-        home
+        home?;
+        let lost = self.inspect(|driver| driver.lost(range))?;
+        match (lost.first(), region.backing()) {
+            (Some(&first), Some(backing)) => Err(lost_of(backing.path(), &lost, first).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings all of a file's pages to the host. What does not come keeps nothing else, and is told; what is lost is passed over.
+    fn recall_file(&self, range: PageRange) -> Result<(), LiveError> {
+        let recall = |range| self.request(Request::Recall { range }).map(drop);
+        if recall(range).is_ok() {
+            return Ok(());
+        }
+        let parts = self.inspect(|driver| driver.locate(range))?;
+        // The first that fails is told when all have been tried.
+        parts.iter().map(|part| recall(part.range)).fold(Ok(()), Result::and)
     }
 
     /// Writes what was changed of what is on the host.
@@ -251,6 +266,12 @@ impl Runtime {
             std::mem::forget(thread.take());
         }
     }
+}
+
+/// What is said of pages that are lost.
+pub(super) fn lost_of(path: &Path, lost: &[PageRange], first: PageRange) -> FileError {
+    let pages = lost.iter().map(|range| range.count).sum();
+    FileError::Lost { path: path.to_owned(), pages, first }
 }
 
 fn region(filed: &Filed) -> Result<Arc<Region>, LiveError> {
