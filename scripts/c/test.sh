@@ -65,6 +65,22 @@ for standard in 17 20; do
         run "$scratch/$name"
     done
 done
+# The examples of the pages as they stand there.
+for page in README.md docs/c.md; do
+    program=$scratch/page-$(basename "$page" .md)
+    {
+        printf '%s\n' '#include <algorithm>' '#include <farside.hpp>' 'int main()' '{'
+        # shellcheck disable=SC2016 # for sed
+        sed -n '/^```cpp$/,/^```$/ { /^```/!p }' "$page"
+        echo '}'
+    } >"$program.cpp"
+    grep -q 'farside::read' "$program.cpp" || {
+        echo "c: $page has no example in C++" >&2
+        exit 1
+    }
+    g++ -std=c++17 "${warnings[@]}" "$program.cpp" "${shared[@]}" -o "$program"
+    run "$program"
+done
 cmake -S examples/c -B "$scratch/cmake" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/said" &&
     cmake --build "$scratch/cmake" >>"$scratch/said" || {
     cat "$scratch/said"

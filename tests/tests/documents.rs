@@ -1,5 +1,5 @@
 //! The documents: every page is in the index, every link leads somewhere, every test that the
-//! specification names is one.
+//! specification names is one, every example in Rust is one that `book.rs` compiles.
 
 use std::path::{Path, PathBuf};
 
@@ -212,4 +212,40 @@ fn control_a_test_or_file_that_does_not_exist_is_noticed() {
         assert_eq!(complaints(&good), Vec::<String>::new());
         assert!(!complaints(&good.replace(there, gone)).is_empty(), "{gone} is not noticed");
     }
+}
+
+/// What stands between ```rust and ``` in a page.
+fn examples(text: &str) -> Vec<&str> {
+    let begun = text.split("```rust\n").skip(1);
+    begun.filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// Without spaces and ends of lines, which differ where code is indented.
+fn bare(code: &str) -> String {
+    code.split_whitespace().collect()
+}
+
+/// What of the examples of a page `book` does not have, by paragraphs: a function may stand elsewhere there than its use.
+fn untested<'a>(text: &'a str, book: &str) -> Vec<&'a str> {
+    let book = bare(book);
+    let paragraphs = examples(text).into_iter().flat_map(|example| example.split("\n\n"));
+    paragraphs.filter(|paragraph| !book.contains(&bare(paragraph))).collect()
+}
+
+#[test]
+fn every_example_in_rust_is_compiled_by_the_book() {
+    let book = read("tests/tests/book.rs");
+    let texts = pages().into_iter().chain(["README.md".to_owned()]);
+    for page in texts {
+        let text = read(&page);
+        let untested = untested(&text, &book);
+        assert!(untested.is_empty(), "{page}: tests/tests/book.rs has no\n{}", untested.join("\n"));
+    }
+    assert!(examples(&read("docs/programming.md")).len() > 15);
+}
+
+#[test]
+fn control_an_example_that_is_not_in_the_book_is_noticed() {
+    let page = "```rust\nlet x = 1;\n```\n```text\nlet z\n```\n```rust\nlet y = 2;\n```\n";
+    assert_eq!(untested(page, "fn f() { let x =\n 1; }"), ["let y = 2;\n"]);
 }
