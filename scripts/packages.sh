@@ -44,4 +44,16 @@ fetch_python() {
         not_run "no virtual environment: $(tail -n 1 "$scratch/venv.log")"
     timeout "$PIP_LIMIT_S" "$into/bin/python" -m pip install --quiet --disable-pip-version-check "$@" \
         2>"$scratch/pip.log" || not_run "pip cannot install $*: $(tail -n 1 "$scratch/pip.log")"
+    [ "$1" != -r ] || tell_unpinned "$into" "$2"
+}
+
+# tell_unpinned FOLDER REQUIREMENTS: says which packages there have versions that this file does not fix, as where another
+# Python needs more of them: they may be others tomorrow.
+tell_unpinned() {
+    local others
+    # shellcheck disable=SC2016 # for awk
+    local alike='BEGIN { FS = OFS = "==" } { sub(/\[.*\]/, "", $1); gsub(/[_.]/, "-", $1); print }'
+    others=$("$1/bin/python" -m pip --disable-pip-version-check freeze | awk "$alike" |
+        { grep -vixF -f <(awk "$alike" "$2") || true; } | xargs)
+    [ -z "$others" ] || say "not pinned by $2: $others"
 }

@@ -3,7 +3,7 @@
 # commit to compare with instead of the last tag that is a version.
 #
 # Not of `make test`: the tool takes many minutes to build, and then builds the documentation of both.
-# Exit codes: 0 nothing breaks that the version does not say, 1 something does, 77 there is nothing to compare with, or no tool.
+# Exit codes: 0 nothing breaks that the version does not say, 1 something does, or there is no such commit, 77 there is nothing to compare with, or no tool.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,7 +14,15 @@ readonly CRATES=(farside farside-vfio-user)
 source scripts/release/common.sh
 
 baseline=${1:-$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || true)}
-[ -n "$baseline" ] || not_run "there is no release yet to compare with: make semver BASELINE=commit"
+if [ -z "$baseline" ]; then
+    yesterday=$(git log -1 --before=1.day --format=%h)
+    not_run "no release has been tagged (v*) that programs could depend on. What has changed for them since a commit:" \
+        "make semver BASELINE=${yesterday:-$(git rev-list --max-parents=0 --abbrev-commit HEAD | tail -n 1)}"
+fi
+if ! git rev-parse --quiet --verify "$baseline^{commit}" >/dev/null; then
+    say "there is no commit $baseline in this repository: git log --oneline lists them"
+    exit 1
+fi
 readonly tool=$TARGET/release-cargo
 if [ "$("$tool/bin/cargo-semver-checks" semver-checks --version 2>/dev/null)" != "cargo-semver-checks $SEMVER_CHECKS" ]; then
     may_install || not_run "cargo-semver-checks is missing, and FARSIDE_NO_INSTALL=1"
