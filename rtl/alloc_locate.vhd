@@ -86,15 +86,19 @@ architecture rtl of alloc_locate is
     StateLast
   );
 
-  signal State      : State_t;
-  signal NextState  : State_t;
-  -- The address is outside of the window, or within a page.
-  signal Outside    : std_logic;
-  signal IsBegin    : std_logic;
-  -- The pages of the first word go beyond its region.
-  signal Overruns   : std_logic;
-  -- The last region of a large allocation that begins in this one, a cycle later.
-  signal LastRegion : unsigned(RootBits_g - 1 downto 0);
+  type Registers_t is record
+    State      : State_t;
+    -- The address is outside of the window, or within a page.
+    Outside    : std_logic;
+    IsBegin    : std_logic;
+    -- The pages of the first word go beyond its region.
+    Overruns   : std_logic;
+    -- The last region of a large allocation that begins in this one, a cycle later.
+    LastRegion : unsigned(RootBits_g - 1 downto 0);
+  end record;
+
+  signal r          : Registers_t;
+  signal n          : Registers_t;
   signal Region     : std_logic_vector(RootBits_g - 1 downto 0);
   signal Within     : unsigned(LeafBits_g - 1 downto 0);
 
@@ -109,31 +113,32 @@ begin
 
   Region    <= Page(WindowBits_c - 1 downto LeafBits_g);
   Within    <= unsigned(Page(LeafBits_g - 1 downto 0));
-  To_Region <= std_logic_vector(LastRegion);
+  To_Region <= std_logic_vector(r.LastRegion);
 
   p_next : process (all) is
+    variable v : Registers_t;
 
     procedure refuse (as_status : AllocStatus_t) is
     begin
       Refuses   <= '1';
       Status    <= as_status;
-      NextState <= StateRecord;
+      v.State := StateRecord;
     end procedure;
 
     procedure does is
     begin
-      case State is
+      case r.State is
 
         when StateRecord =>
           Uses.RecordLoad     <= '1';
-          NextState <= StateRead;
+          v.State := StateRead;
           if Resizes = '1' and IsZero = '1' then
             refuse(AllocZeroSize_c);
           elsif Resizes = '1' and IsBeyond = '1' then
             refuse(AllocTooLarge_c);
-          elsif Outside = '0' and IsDying = '0' and Kept.State = RegionLarge then
-            NextState <= StateLarge;
-          elsif Outside = '1' or IsDying = '1' or Kept.State /= RegionShared then
+          elsif r.Outside = '0' and IsDying = '0' and Kept.State = RegionLarge then
+            v.State := StateLarge;
+          elsif r.Outside = '1' or IsDying = '1' or Kept.State /= RegionShared then
             refuse(AllocNotAllocated_c);
           end if;
 
@@ -141,12 +146,12 @@ begin
           Uses.AskValid <= '1';
           if Parts.ReadReady = '1' then
             Opens     <= Resizes;
-            NextState <= StateWord;
+            v.State := StateWord;
           end if;
 
         when StateWord =>
           if Has_Word = '1' then
-            NextState <= StateFirst;
+            v.State := StateFirst;
           end if;
 
         when StateFirst =>
@@ -154,41 +159,41 @@ begin
             refuse(AllocBusError_c);
           elsif stateOf(Word) /= PageMapped and stateOf(Word) /= PageReserved then
             refuse(AllocNotAllocated_c);
-          elsif IsBegin = '0' or Word(FirstBit_c) = '0' then
+          elsif r.IsBegin = '0' or Word(FirstBit_c) = '0' then
             refuse(AllocInside_c);
-          elsif Overruns = '1' then
+          elsif r.Overruns = '1' then
             refuse(AllocBadEntry_c);
           else
             Uses.PutValid <= not Resizes;
             if Resizes = '1' or Parts.WriteReady = '1' then
               Is_Small  <= '1';
-              NextState <= StateRecord;
+              v.State := StateRecord;
             end if;
           end if;
 
         when StateLarge =>
-          NextState <= StateSpan;
+          v.State := StateSpan;
           if Within >= Rec.Used then
             refuse(AllocNotAllocated_c);
-          elsif IsBegin = '0' or Rec.IsFirst = '0' or Within /= 0 then
+          elsif r.IsBegin = '0' or Rec.IsFirst = '0' or Within /= 0 then
             refuse(AllocInside_c);
           end if;
 
         when StateSpan =>
           Goes      <= '1';
-          NextState <= StateLast;
+          v.State := StateLast;
 
         when StateLast =>
           Uses.RecordLoad     <= '1';
           Is_Large  <= '1';
-          Last      <= std_logic_vector(LastRegion & resize(Kept.Used - 1, LeafBits_g));
-          NextState <= StateRecord;
+          Last      <= std_logic_vector(r.LastRegion & resize(Kept.Used - 1, LeafBits_g));
+          v.State := StateRecord;
 
       end case;
     end procedure;
 
   begin
-    NextState <= State;
+    v := r;
     Refuses   <= '0';
     Status    <= AllocNotAllocated_c;
     Is_Large  <= '0';
@@ -203,28 +208,27 @@ begin
       does;
     end if;
     if Start = '1' then
-      NextState <= StateRecord;
+      v.State   := StateRecord;
+      v.Outside := '0';
+      if Addr(AddrBits_g - 1 downto PageBits_g + WindowBits_c) /= Window_Base then
+        v.Outside := '1';
+      end if;
+      v.IsBegin := '1';
+      if unsigned(Addr(PageBits_g - 1 downto 0)) /= 0 then
+        v.IsBegin := '0';
+      end if;
     end if;
+    if Data_Valid = '1' then
+      v.Overruns := isBeyondRegion(Within, Data);
+    end if;
+    v.LastRegion := unsigned(Region) + resize(Rec.Room, RootBits_g);
+    n <= v;
   end process;
 
   p_registers : process (Clk) is
   begin
     if rising_edge(Clk) then
-      State <= NextState;
-      if Start = '1' then
-        Outside <= '0';
-        if Addr(AddrBits_g - 1 downto PageBits_g + WindowBits_c) /= Window_Base then
-          Outside <= '1';
-        end if;
-        IsBegin <= '1';
-        if unsigned(Addr(PageBits_g - 1 downto 0)) /= 0 then
-          IsBegin <= '0';
-        end if;
-      end if;
-      if Data_Valid = '1' then
-        Overruns <= isBeyondRegion(Within, Data);
-      end if;
-      LastRegion <= unsigned(Region) + resize(Rec.Room, RootBits_g);
+      r <= n;
     end if;
   end process;
 

@@ -81,7 +81,7 @@ entity alloc_realloc is
     Counts       : out   std_logic;
     -- Regions of one that is large, or becomes that: what is begun with them, and what came of it (`large_regions`).
     -- The page is dying that the allocator has looked at for two cycles.
-    Large        : out   std_logic;
+    Calls_Large  : out   std_logic;
     Large_What   : out   LargeWork_t;
     Large_Status : in    AllocStatus_t;
     Large_Moves  : in    std_logic;
@@ -156,6 +156,7 @@ architecture rtl of alloc_realloc is
     StateResized,
     StateGrow,
     StateGrowHere,
+    StateElsewhere,
     StateGrowCount,
     StateGrowClaim,
     StateSought,
@@ -374,22 +375,9 @@ begin
 
     procedure callLarge (what_then : LargeWork_t) is
     begin
-      Large      <= '1';
+      Calls_Large <= '1';
       Large_What <= what_then;
       v.State    := StateGrown;
-    end procedure;
-
-    -- There is no place behind its pages. What has grown will grow: it goes to an empty region, if there is one.
-    procedure goElsewhere is
-    begin
-      New_Count <= Pages(LeafBits_g downto 0);
-      Seeks     <= not r.IsLarge;
-      Alone     <= '1';
-      v.IsAlone := '1';
-      v.State   := StateSought;
-      if r.IsLarge = '1' then
-        callLarge(LargeGrow);
-      end if;
     end procedure;
 
     -- Its new regions are its own, the gate to the old place is closed.
@@ -413,6 +401,14 @@ begin
       if Lazy = '0' then
         v.Promised := resize(unsigned(Needs), FrameBits_g + 1);
       end if;
+    end procedure;
+
+    -- Words of more pages are written.
+    procedure add is
+    begin
+      Adds            <= '1';
+      Uses.WordsStart <= '1';
+      Uses.WordsGoOn  <= '1';
     end procedure;
 
     procedure goTo (region : unsigned) is
@@ -476,15 +472,26 @@ begin
             Uses.PlaceHere  <= '1';
             v.State   := StateGrowHere;
           else
-            goElsewhere;
+            v.State   := StateElsewhere;
           end if;
 
         when StateGrowHere =>
           if Parts.PlaceReady = '1' then
             v.State := StateGrowCount;
             if Parts.PlaceOk = '0' then
-              goElsewhere;
+              v.State := StateElsewhere;
             end if;
+          end if;
+
+        when StateElsewhere =>
+          -- There is no place behind its pages. What has grown will grow: it goes to an empty region, if there is one.
+          New_Count <= Pages(LeafBits_g downto 0);
+          Seeks     <= not r.IsLarge;
+          Alone     <= '1';
+          v.IsAlone := '1';
+          v.State   := StateSought;
+          if r.IsLarge = '1' then
+            callLarge(LargeGrow);
           end if;
 
         when StateGrowCount =>
@@ -499,7 +506,7 @@ begin
             regionOf(r.OldPage) & (withinOf(unsigned(First)) + unsigned(Count(LeafBits_g - 1 downto 0)) - 1)
           );
           v.Trails := '1' when r.More /= 0 else '0';
-          Adds     <= '1';
+          add;
 
         when StateSought =>
           if Sought = AllocOk_c then
@@ -551,7 +558,7 @@ begin
           v.State    := StateAdded;
 
         when StateAdded =>
-          Adds <= '1';
+          add;
 
         -- ---- more pages of one that is large then
 
@@ -729,14 +736,12 @@ begin
           Uses.RecordWrite   <= '1';
           New_Rec.Used   <= resize(withinOf(r.NewPage), LeafBits_g + 1) + 1;
           New_Rec.IsLast <= '1';
-          v.State := StateShrinkHead;
-          if Rec.Part /= PartNothing_c then
-            v.State := StateShrinkRoot;
-          end if;
+          v.State := StateShrinkRoot;
 
         when StateShrinkRoot =>
-          Uses.RootValid <= '1';
-          if Parts.RootReady = '1' then
+          -- A cycle at least, as that may be the record that is read next.
+          Uses.RootValid <= '1' when Rec.Part /= PartNothing_c else '0';
+          if Parts.RootReady = '1' or Rec.Part = PartNothing_c then
             v.State := StateShrinkHead;
           end if;
 
@@ -821,7 +826,7 @@ begin
     Alone       <= '0';
     Adds        <= '0';
     Counts      <= '0';
-    Large       <= '0';
+    Calls_Large <= '0';
     Large_What  <= LargeGrow;
     Uses        <= NoUse_c;
     Takes       <= '0';

@@ -31,8 +31,8 @@ entity alloc_regions is
     Rst          : in    std_logic;
     -- All records are cleared.
     Ready        : out   std_logic;
-    -- What is done with the region where the allocator is, and its record as it is written; where it is in the next
-    -- cycle, and the record that is there then.
+    -- What is done with the region where the allocator is; its record, which is written as it is in the next cycle, and
+    -- can be read from the one behind that on; where it is in the next cycle, and the record that is there then.
     Uses         : in    Uses_t;
     Region       : in    std_logic_vector(RootBits_g - 1 downto 0);
     Rec          : in    Region_Record_t(
@@ -87,7 +87,10 @@ end entity;
 
 architecture rtl of alloc_regions is
 
-  signal IsNew : std_logic;
+  signal IsNew    : std_logic;
+  -- A record is written, as was known a cycle earlier, and where.
+  signal Writes   : std_logic;
+  signal Written  : std_logic_vector(RootBits_g - 1 downto 0);
 
 begin
 
@@ -105,12 +108,23 @@ begin
       Clk      => Clk,
       Rst      => Rst,
       Ready    => Ready,
-      Write    => Uses.RecordWrite,
-      Write_At => Region,
+      Write    => Writes,
+      Write_At => Written,
       Written  => Rec,
       Read_At  => Next_Region,
       Kept     => Kept
     );
+
+  p_written : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      Writes  <= Uses.RecordWrite;
+      Written <= Region;
+      if Rst = '1' then
+        Writes <= '0';
+      end if;
+    end if;
+  end process;
 
   IsNew <= Uses.PlaceTake and Is_New;
 

@@ -66,22 +66,34 @@ architecture rtl of alloc_seek is
     StateTabled,
     StateNew,
     StateEnough,
-    StateAbandoned
+    StateAbandoned,
+    -- It has ended, which was known a cycle earlier.
+    StateDone
   );
 
-  signal State     : State_t;
-  signal NextState : State_t;
-  -- A table may have taken frames, which was looked at a cycle earlier.
-  signal NoFrames  : std_logic;
+  type Registers_t is record
+    State    : State_t;
+    Status   : AllocStatus_t;
+    -- The place is the first one of a region where no page is in use.
+    IsNew    : std_logic;
+    -- A table may have taken frames, which was looked at a cycle earlier.
+    NoFrames : std_logic;
+  end record;
+
+  signal r : Registers_t;
+  signal n : Registers_t;
 
 begin
 
+  Status <= r.Status;
+
   p_next : process (all) is
+    variable v : Registers_t;
 
     procedure ends (as_status : AllocStatus_t) is
     begin
-      Done   <= '1';
-      Status <= as_status;
+      v.Status := as_status;
+      v.State := StateDone;
     end procedure;
 
     procedure goTo (region : std_logic_vector) is
@@ -92,14 +104,14 @@ begin
 
     procedure does is
     begin
-      case State is
+      case r.State is
 
         when StateTree =>
           goTo(Tree_Found);
           if Parts.TreeReady = '1' then
-            NextState <= StateRegion;
+            v.State := StateRegion;
             if Parts.TreeOk = '0' then
-              NextState <= StateEmpty;
+              v.State := StateEmpty;
               if Moves = '1' then
                 ends(AllocNoSpace_c);
               end if;
@@ -109,12 +121,12 @@ begin
         when StateRegion =>
           Uses.RecordLoad     <= '1';
           Opens     <= '1';
-          NextState <= StateFind;
+          v.State := StateFind;
 
         when StateFind =>
           Uses.PlaceValid <= '1';
           Uses.PlaceFind  <= '1';
-          NextState       <= StateFound;
+          v.State := StateFound;
 
         when StateFound =>
           if Parts.PlaceReady = '1' then
@@ -128,12 +140,12 @@ begin
         when StateEmpty =>
           Uses.EmptyValid <= '1';
           Uses.EmptyFind  <= '1';
-          NextState   <= StateEmptyFound;
+          v.State := StateEmptyFound;
 
         when StateEmptyFound =>
           goTo(Empty_Found);
           if Parts.EmptyReady = '1' then
-            NextState <= StateTable;
+            v.State := StateTable;
             if Parts.EmptyOk = '0' then
               ends(AllocNoSpace_c);
             elsif Map_Changed = '1' then
@@ -144,12 +156,12 @@ begin
 
         when StateTable =>
           Uses.TableValid <= '1';
-          NextState   <= StateTabled;
+          v.State := StateTabled;
 
         when StateTabled =>
           Gets_Table <= '1';
           if Parts.TableReady = '1' then
-            NextState <= StateNew;
+            v.State := StateNew;
             if Parts.TableOk = '0' then
               ends(AllocNoFrames_c);
             elsif Parts.TableZero = '0' then
@@ -160,18 +172,18 @@ begin
         when StateNew =>
           Uses.EmptyValid <= '1';
           Uses.MapBegin   <= '1';
-          NextState   <= StateEnough;
+          v.State := StateEnough;
 
         when StateEnough =>
-          Is_New <= '1';
+          v.IsNew := '1';
           if Parts.EmptyReady = '1' then
-            if NoFrames = '1' then
+            if r.NoFrames = '1' then
               Uses.TableValid <= '1';
               Uses.TableGive  <= '1';
               Uses.EmptyValid <= '1';
               Uses.EmptyValue <= '1';
               Uses.MapClose   <= '1';
-              NextState   <= StateAbandoned;
+              v.State := StateAbandoned;
             else
               ends(AllocOk_c);
             end if;
@@ -182,13 +194,18 @@ begin
             Refuses <= '1';
           end if;
 
+        when StateDone =>
+          Done   <= '1';
+          Is_New <= r.IsNew;
+
       end case;
     end procedure;
 
   begin
-    NextState   <= State;
+    v := r;
+    v.NoFrames := Lacks_Frames;
+
     Done        <= '0';
-    Status      <= AllocOk_c;
     Is_New      <= '0';
     Refuses     <= '0';
     Goes        <= '0';
@@ -204,24 +221,25 @@ begin
       does;
     end if;
     if Start = '1' then
+      v.IsNew := '0';
       if Alone = '1' then
-        NextState <= StateEmpty;
+        v.State := StateEmpty;
       elsif Fits = '1' then
         goTo(Opened);
-        NextState <= StateRegion;
+        v.State := StateRegion;
       else
         Uses.TreeValid <= '1';
         Uses.TreeFind  <= '1';
-        NextState      <= StateTree;
+        v.State := StateTree;
       end if;
     end if;
+    n <= v;
   end process;
 
   p_registers : process (Clk) is
   begin
     if rising_edge(Clk) then
-      State    <= NextState;
-      NoFrames <= Lacks_Frames;
+      r <= n;
     end if;
   end process;
 

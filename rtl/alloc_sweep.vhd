@@ -76,7 +76,7 @@ entity alloc_sweep is
     -- Parts that are called: the region is opened, unless it could not be read; regions of a large allocation.
     Opens        : out   std_logic;
     Unread       : in    std_logic;
-    Large        : out   std_logic;
+    Calls_Large  : out   std_logic;
     Large_What   : out   LargeWork_t;
     -- What was written or read has failed.
     Fails        : out   std_logic;
@@ -126,15 +126,17 @@ architecture rtl of alloc_sweep is
     StateSwept,
     StateSweptRegion,
     StateFreePlaces,
-    StateEmptied,
-    StateDropped
+    StateEmptied
   );
 
-  signal State       : State_t;
-  signal NextState   : State_t;
-  -- Words of a step.
-  signal Words       : unsigned(LeafBits_g downto 0);
-  signal NextWords   : unsigned(LeafBits_g downto 0);
+  type Registers_t is record
+    State : State_t;
+    -- Words of a step.
+    Words : unsigned(LeafBits_g downto 0);
+  end record;
+
+  signal r           : Registers_t;
+  signal n           : Registers_t;
 
   signal HasTold     : std_logic;
 
@@ -199,14 +201,14 @@ begin
       IsSweeping  => IsSweeping,
       First       => FrontFirst,
       Last        => FrontLast,
-      Large       => FrontLarge,
+      IsLarge     => FrontLarge,
       Moved       => FrontMoved,
       Count       => FrontCount,
       At          => FrontAt,
       IsOver      => FrontOver,
       Left        => FrontLeft,
       Advance     => Advance,
-      By          => std_logic_vector(Words),
+      By          => std_logic_vector(r.Words),
       To_Next     => ToNext,
       Finish      => Finish,
       Drop        => Drop,
@@ -230,7 +232,7 @@ begin
       Rst          => Rst,
       Start        => BatchStart,
       First        => FrontAt(LeafBits_g - 1 downto 0),
-      Words        => std_logic_vector(Words),
+      Words        => std_logic_vector(r.Words),
       Moved        => FrontMoved,
       Done         => BatchDone,
       Failed       => BatchFailed,
@@ -257,79 +259,80 @@ begin
     );
 
   p_next : process (all) is
+    variable v : Registers_t;
 
     procedure callLarge (what : LargeWork_t) is
     begin
-      Large      <= '1';
+      Calls_Large <= '1';
       Large_What <= what;
     end procedure;
 
     procedure does is
     begin
-      case State is
+      case r.State is
 
         when StateBegin =>
           Uses.RecordLoad     <= '1';
-          NextWords <= to_unsigned(Batch_g, LeafBits_g + 1);
+          v.Words := to_unsigned(Batch_g, LeafBits_g + 1);
           if (or FrontLeft(LeafBits_g downto exponent(Batch_g))) = '0' then
-            NextWords <= unsigned(FrontLeft);
+            v.Words := unsigned(FrontLeft);
           end if;
-          NextState <= StatePart;
+          v.State := StatePart;
 
         when StatePart =>
           -- Words may be swept while frames of others come back.
           if FrontOver = '0' and (FrontLarge = '0' or hasTable(Rec.Part)) then
             BatchStart <= '1';
-            NextState  <= StateWords;
+            v.State := StateWords;
           elsif BatchGives = '0' then
-            NextState <= StateRegions;
+            v.State := StateRegions;
             if FrontOver = '0' then
               callLarge(LargeRun);
             elsif FrontLarge = '1' and LeavesNone = '0' then
               callLarge(LargeRetire);
             elsif FrontLarge = '1' then
-              NextState <= StateEnding;
+              v.State := StateEnding;
             else
-              NextState <= StateRetire;
+              v.State := StateRetire;
             end if;
           end if;
 
         when StateWords =>
           if BatchDone = '1' then
             Advance <= '1';
-            ToNext  <= '1' when Words = unsigned(FrontLeft) else '0';
+            ToNext  <= '1' when r.Words = unsigned(FrontLeft) else '0';
             Steps   <= '1';
             Fails   <= BatchFailed;
           end if;
 
         when StateRegions =>
-          NextState <= StateEnding;
+          v.State := StateEnding;
           if FrontOver = '0' then
             Advance <= '1';
             Steps   <= '1';
           end if;
 
         when StateRetire =>
-          NextState <= StateEnding;
+          v.State := StateEnding;
           if Rec.State = RegionShared and Rec.Used = unsigned(FrontCount) then
             Opens     <= '1';
-            NextState <= StateRetireRegion;
+            v.State := StateRetireRegion;
           end if;
 
         when StateRetireRegion =>
-          NextState <= StateEnding;
+          v.State := StateEnding;
           if Unread = '0' then
             Uses.MapClose  <= '1';
             Uses.TreeValid <= '1';
             Write     <= '1';
             Uses.RecordWrite <= '1';
-            NextState <= StateRetireRoot;
+            v.State := StateRetireRoot;
           end if;
 
         when StateRetireRoot =>
           Uses.RootValid <= '1';
           if Parts.RootReady = '1' then
-            NextState <= StateEnding;
+            v.State := StateEnding;
           end if;
 
         when StateEnding =>
@@ -341,12 +344,12 @@ begin
 
         when StateSwept =>
           Uses.RecordLoad     <= '1';
-          NextState <= StateSweptRegion;
+          v.State := StateSweptRegion;
 
         when StateSweptRegion =>
           As_Use <= RegionEmpty;
           if FrontLarge = '1' then
-            NextState <= StateEmptied;
+            v.State := StateEmptied;
             if LeavesNone = '0' then
               callLarge(LargeEmpty);
             end if;
@@ -359,7 +362,7 @@ begin
             Drop        <= '1';
           else
             Opens     <= '1';
-            NextState <= StateFreePlaces;
+            v.State := StateFreePlaces;
           end if;
 
         when StateFreePlaces =>
@@ -368,30 +371,23 @@ begin
           Uses.PlaceValid  <= not Unread;
           Uses.RecordWrite <= not Unread;
           Counts <= not Unread;
-          if Unread = '1' then
-            NextState <= StateDropped;
-          end if;
+          Ends   <= Unread;
 
         when StateEmptied =>
-          Drop      <= '1';
-          NextState <= StateDropped;
-
-        when StateDropped =>
-          -- What is known of the next range a cycle later is known then.
+          Drop <= '1';
           Ends <= '1';
 
       end case;
     end procedure;
 
   begin
-    NextState   <= State;
-    NextWords   <= Words;
+    v := r;
     Steps       <= '0';
     Ends        <= '0';
     Counts      <= '0';
     Gives_Table <= '0';
     Opens       <= '0';
-    Large       <= '0';
+    Calls_Large <= '0';
     Large_What  <= LargeRun;
     Fails       <= '0';
     Write       <= '0';
@@ -410,18 +406,18 @@ begin
       does;
     end if;
     if Start = '1' then
-      NextState <= StateSwept when IsTold = '1' else StateBegin;
+      v.State := StateSwept when IsTold = '1' else StateBegin;
     end if;
+    n <= v;
   end process;
 
   p_registers : process (Clk) is
   begin
     if rising_edge(Clk) then
-      State      <= NextState;
+      r          <= n;
       Waits      <= IsSweeping;
       LeavesFrom <= std_logic_vector(unsigned(regionOf(FrontFirst)) + unsigned'("" & IsWithin));
       LeavesNone <= IsWithin when regionOf(FrontFirst) = regionOf(FrontLast) else '0';
-      Words      <= NextWords;
       if Start = '1' then
         HasTold <= '0';
       end if;

@@ -578,7 +578,7 @@ begin
       Ready        => KeptReady,
       Uses         => Uses,
       Region       => std_logic_vector(r.Region),
-      Rec          => n.Rec,
+      Rec          => r.Rec,
       Next_Region  => std_logic_vector(n.Region),
       Kept         => Kept,
       First        => std_logic_vector(PlaceFirst),
@@ -665,7 +665,7 @@ begin
       Sought       => r.Sought,
       Adds         => ReallocAdds,
       Counts       => ReallocCounts,
-      Large        => ReallocCalls,
+      Calls_Large  => ReallocCalls,
       Large_What   => ReallocWork,
       Large_Status => LargeStatus,
       Large_Moves  => LargeMoves,
@@ -767,7 +767,7 @@ begin
       Gives_Table  => SweepTable,
       Opens        => SweepOpens,
       Unread       => r.Failed,
-      Large        => SweepLarge,
+      Calls_Large  => SweepLarge,
       Large_What   => SweepWhat,
       Fails        => SweepFails,
       Rec          => r.Rec,
@@ -1381,9 +1381,7 @@ begin
         v.Then_To := StateIdle;
         v.State   := StateCount;
       elsif ReallocAdds = '1' then
-        Own.WordsStart  <= '1';
-        Own.WordsGoOn   <= '1';
-        v.State     := StateWords;
+        v.State := StateWords;
       end if;
     end procedure;
 

@@ -37,7 +37,7 @@ entity dying_ranges is
     IsSweeping  : out   std_logic;
     First       : out   std_logic_vector(PageBits_g - 1 downto 0);
     Last        : out   std_logic_vector(PageBits_g - 1 downto 0);
-    Large       : out   std_logic;
+    IsLarge     : out   std_logic;
     Moved       : out   std_logic;
     -- Where the sweep is, or that it is over; pages that are left in that region, and those of a range that lies in one
     -- region. All four are of a cycle earlier.
@@ -139,7 +139,7 @@ begin
   IsSweeping  <= '1' when Ranges(0).Stage = StageSweeping else '0';
   First       <= std_logic_vector(Ranges(0).First);
   Last        <= std_logic_vector(Ranges(0).Last);
-  Large       <= Ranges(0).Large;
+  IsLarge     <= Ranges(0).Large;
   Moved       <= Ranges(0).Moved;
   Gate_Closed <= covers(Ranges, unsigned(Gate_Page));
   IsDying     <= covers(Ranges, unsigned(Page));

@@ -144,6 +144,7 @@ architecture rtl of large_regions is
     StatePut,
     StateEnough,
     -- A region's record is read, and what the pass does is done.
+    StateTurn,
     StateRead,
     StateSee,
     StateBegin,
@@ -260,7 +261,7 @@ begin
     begin
       goTo(first_one);
       v.Pass  := pass;
-      v.State := StateRead;
+      v.State := StateTurn;
     end procedure;
 
     -- It is not to be had: the regions up to this one give back what they have taken.
@@ -551,6 +552,10 @@ begin
 
       -- ---- a pass
 
+      when StateTurn =>
+        -- Its record may just have been written.
+        v.State := StateRead;
+
       when StateRead =>
         Uses.RecordLoad   <= '1';
         v.Part  := Part;
@@ -715,6 +720,7 @@ begin
       when StateMoveFrom =>
         Uses.RecordLoad      <= '1';
         v.Part     := Part;
+        v.MoveFrom := r.MoveFrom + 1;
         v.State    := StateMoveRoot;
 
       when StateMoveRoot =>
@@ -744,9 +750,8 @@ begin
         v.State := StateMoveNext;
 
       when StateMoveNext =>
-        v.MoveFrom := r.MoveFrom + 1;
         v.MoveTo   := r.MoveTo + 1;
-        goTo(v.MoveFrom);
+        goTo(r.MoveFrom);
         v.State := StateMoveFrom;
         if r.MoveTo = r.HadLast then
           beginWords;

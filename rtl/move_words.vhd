@@ -39,7 +39,7 @@ entity move_words is
     Begins       : in    std_logic;
     Pages        : in    std_logic_vector(LeafBits_g downto 0);
     Base         : in    TableWord_t;
-    -- For one cycle: the last one is written, if not yet visible; a read has failed.
+    -- For one cycle: the last one was written in the cycle before, if not yet visible; a read has failed.
     Done         : out   std_logic;
     Failed       : out   std_logic;
     -- The first word whose run has become shorter; where there is none the place behind the last one.
@@ -79,6 +79,8 @@ architecture rtl of move_words is
   subtype Lanes_t is std_logic_vector(BeatWords_c * LaneBits_c - 1 downto 0);
 
   signal Running   : std_logic;
+  -- The last word is written, or none is to be.
+  signal Ends      : std_logic;
   signal Clear     : std_logic;
   -- Beats to ask for, to come, and to take from the queue; room for those on the way.
   signal Asks      : Count_t;
@@ -183,7 +185,7 @@ begin
   Came  <= Data_Valid and Running;
   Wrote <= Write_Valid and Write_Ready;
 
-  Done   <= '1' when Running = '1' and ((Wrote = '1' and IsLastBeat = '1' and (IsAlone = '0' or At = LastAt)) or
+  Ends   <= '1' when Running = '1' and ((Wrote = '1' and IsLastBeat = '1' and (IsAlone = '0' or At = LastAt)) or
                                         (Cut = '1' and Comes = 0 and HasFailed = '1')) else '0';
   Failed <= HasFailed;
 
@@ -294,7 +296,8 @@ begin
       if Take = '1' then
         Takes <= Takes - 1;
       end if;
-      if Done = '1' then
+      Done <= Ends;
+      if Ends = '1' then
         Running <= '0';
       end if;
       if Start = '1' then
@@ -309,6 +312,7 @@ begin
       end if;
       if Rst = '1' then
         Running <= '0';
+        Done    <= '0';
       end if;
     end if;
   end process;

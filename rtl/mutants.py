@@ -1442,7 +1442,7 @@ MUTANTS = [
     Mutant(
         "a free takes any page of an allocation",
         "alloc_locate.vhd",
-        "elsif IsBegin = '0' or Word(FirstBit_c) = '0' then",
+        "elsif r.IsBegin = '0' or Word(FirstBit_c) = '0' then",
         "elsif false then",
         TRACE,
     ),
@@ -1827,7 +1827,7 @@ MUTANTS = [
     Mutant(
         "the sweep leaves a region before all of its words are 0",
         "alloc_sweep.vhd",
-        "ToNext  <= '1' when Words = unsigned(FrontLeft) else '0';",
+        "ToNext  <= '1' when r.Words = unsigned(FrontLeft) else '0';",
         "ToNext  <= '1';",
         "bench:*tb_allocator*large allocations*",
     ),
@@ -1841,7 +1841,7 @@ MUTANTS = [
     Mutant(
         "a free takes any page of a large allocation",
         "alloc_locate.vhd",
-        "elsif IsBegin = '0' or Rec.IsFirst = '0' or Within /= 0 then",
+        "elsif r.IsBegin = '0' or Rec.IsFirst = '0' or Within /= 0 then",
         "elsif false then",
         TRACE,
     ),
@@ -2072,7 +2072,7 @@ MUTANTS = [
     Mutant(
         "an address before the window is one of its last",
         "alloc_locate.vhd",
-        "Outside <= '1';",
+        "v.Outside := '1';",
         "null;",
         REFUSED,
     ),
@@ -2107,8 +2107,8 @@ MUTANTS = [
     Mutant(
         "the words of a beat with a mark are written together",
         "split_run.vhd",
-        "IsAlone <= '1' when beatOf(At) = beatOf(unsigned(Last)) or (Begins = '1' and beatOf(At) = 0) else '0';",
-        "IsAlone <= '1' when beatOf(At) = beatOf(unsigned(Last)) else '0';",
+        "IsHead  <= Begins and not isAny(std_logic_vector(beatOf(At)), 6);",
+        "IsHead  <= '0';",
         TRACE,
     ),
     Mutant(
@@ -2128,8 +2128,22 @@ MUTANTS = [
     Mutant(
         "nothing leads to the table of a run that was split",
         "alloc_realloc.vhd",
-        "if Rec.Part /= PartNothing_c then",
-        "if Rec.Part = PartRun_c then",
+        "Uses.RootValid <= '1' when Rec.Part /= PartNothing_c else '0';",
+        "Uses.RootValid <= '1' when Rec.Part = PartRun_c else '0';",
+        TRACE,
+    ),
+    Mutant(
+        "the first region's record is read before it is written, where that is the last one",
+        "alloc_realloc.vhd",
+        "v.State := StateShrinkRoot;",
+        "v.State := StateShrinkHead when Rec.Part = PartNothing_c else StateShrinkRoot;",
+        TRACE,
+    ),
+    Mutant(
+        "a pass reads a record before it is written",
+        "large_regions.vhd",
+        "v.State := StateTurn;",
+        "v.State := StateRead;",
         TRACE,
     ),
     Mutant(

@@ -259,12 +259,18 @@ begin
     variable v     : Registers_t;
     variable run_v : std_logic_vector(QueueBits_c - 1 downto 0);
     variable end_v : Count_t;
+    -- Room as it was, but for a run that is asked for, or that ends.
+    variable room_v : natural range 0 to Depth_c;
+    variable asks_v : std_logic;
+    variable more_v : std_logic;
   begin
     v := r;
 
     ----------------------------------------------------------------------------------------------
     -- What is asked for
     ----------------------------------------------------------------------------------------------
+    room_v := r.Room;
+    asks_v := '0';
     v.HintFrame := r.GotFrame + 1;
     if Given = '1' and Given_Ok = '1' then
       v.GotFrame := unsigned(Given_First) or lastOfRun(r.Run);
@@ -280,7 +286,7 @@ begin
           v.Page := '0' & unsigned(First(LeafBits_g - 1 downto 0));
           v.Left := unsigned(Count);
           v.Run  := RunSingle;
-          v.Room := Depth_c;
+          room_v := Depth_c;
         end if;
         if Start = '1' and Keep = '1' then
           v.Left := to_unsigned(1, Count_t'length);
@@ -303,7 +309,7 @@ begin
 
       when AskRun =>
         if Frame_Ready = '1' and r.Room /= 0 then
-          v.Room := r.Room - 1;
+          asks_v := '1';
           v.Ask  := AskAnswer;
         end if;
 
@@ -319,7 +325,7 @@ begin
             v.Ask := AskNothing;
           end if;
         elsif Given_Valid = '1' then
-          v.Room := r.Room + 1;
+          room_v := r.Room + 1;
           v.Ask  := AskRun;
           v.Run  := RunSingle;
           v.NoLong := '1';
@@ -335,7 +341,7 @@ begin
         if Frame_Ready = '1' and r.Room /= 0 then
           v.HasHint  := '1';
           v.IsNext   := '1';
-          v.Room     := r.Room - 1;
+          asks_v     := '1';
           v.Page     := r.Page + 1;
           v.HintPage := v.Page;
           v.HintIn   := unsigned(First(PageBits_g - 1 downto LeafBits_g));
@@ -385,8 +391,13 @@ begin
         v.RunLeft := (others => '0');
       end if;
     end if;
-    if RunEnds = '1' and r.Room /= Depth_c then
-      v.Room := v.Room + 1;
+    -- What is known late only chooses.
+    more_v := RunEnds when r.Room /= Depth_c else '0';
+    v.Room := room_v;
+    if asks_v = '1' and more_v = '0' then
+      v.Room := r.Room - 1;
+    elsif asks_v = '0' and more_v = '1' then
+      v.Room := room_v + 1;
     end if;
     if Pop = '1' and (IsQueued = '1' or (Given = '1' and Given_Ok = '1')) then
       run_v := QueueOut when IsQueued = '1' else QueueIn;

@@ -9,6 +9,7 @@ library ieee;
 
 library work;
   use work.alloc_pkg.all;
+  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity split_run is
@@ -28,7 +29,7 @@ entity split_run is
     Begins       : in    std_logic;
     Writable     : in    std_logic;
     Memory       : in    std_logic_vector(MemoryBits_c - 1 downto 0);
-    -- For one cycle: the last word is written, if not yet visible.
+    -- For one cycle: the last word was written in the cycle before, if not yet visible.
     Done         : out   std_logic;
     -- One word, or those of its beat, whose frames lie behind each other.
     Write_Valid  : out   std_logic;
@@ -50,8 +51,11 @@ architecture rtl of split_run is
   signal NextAt  : Within_t;
   -- The run that the word tells of.
   signal Size    : unsigned(LaneSizeBits_c - 1 downto 0);
+  -- The beat has the allocation's first word; it has one that is not as its others.
+  signal IsHead  : std_logic;
   signal IsAlone : std_logic;
   signal IsOver  : std_logic;
+  signal Ends    : std_logic;
 
   function beatOf (place : Within_t) return unsigned is
   begin
@@ -71,11 +75,12 @@ architecture rtl of split_run is
 
 begin
 
-  IsAlone <= '1' when beatOf(At) = beatOf(unsigned(Last)) or (Begins = '1' and beatOf(At) = 0) else '0';
+  IsHead  <= Begins and not isAny(std_logic_vector(beatOf(At)), 6);
+  IsAlone <= IsHead or not isAny(std_logic_vector(beatOf(At) xor beatOf(unsigned(Last))), 3);
   NextAt  <= At + 1 when IsAlone = '1' else At + BeatWords_c;
   IsOver  <= '1' when NextAt = 0 else '0';
+  Ends    <= Running and Write_Ready and IsOver;
 
-  Done         <= Running and Write_Ready and IsOver;
   Write_Valid  <= Running;
   Write_Within <= std_logic_vector(At);
   Write_Many   <= not IsAlone;
@@ -96,7 +101,8 @@ begin
       if Running = '1' and Write_Ready = '1' then
         at_v := NextAt;
       end if;
-      if Done = '1' then
+      Done <= Ends;
+      if Ends = '1' then
         Running <= '0';
       end if;
       if Start = '1' then
@@ -110,6 +116,7 @@ begin
       end if;
       if Rst = '1' then
         Running <= '0';
+        Done    <= '0';
       end if;
     end if;
   end process;
