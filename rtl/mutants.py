@@ -202,8 +202,8 @@ MUTANTS = [
     Mutant(
         "an invalidation in the cycle of a fault is lost",
         "translator.vhd",
-        "not r.Draining and not r.FaultSeen;",
-        "not r.Draining;",
+        "r.DropAsked <= not r.FaultSeen;",
+        "r.DropAsked <= '1';",
         "proof:translator",
     ),
     Mutant(
@@ -307,8 +307,8 @@ MUTANTS = [
     Mutant(
         "an access of a page that is not mapped hangs",
         "translator.vhd",
-        "IsNext <= Walked when r.OldestSlot = i else '0';",
-        "IsNext <= Walked when r.OldestSlot = i and Resp_Status = StatusOk_c else '0';",
+        "r.OutValid  <= '1';",
+        "r.OutValid  <= '1' when status_v = StatusOk_c else '0';",
         bench("entries=32*accesses of pages that are not mapped*"),
     ),
     Mutant(
@@ -429,7 +429,8 @@ MUTANTS = [
         "walker.vhd",
         "Req_Ready <= WaitReady and not Clearing;",
         "Req_Ready <= WaitReady;",
-        RANDOM,
+        # An L2 TLB would be cleared for as long.
+        "bench:*depth=7,walks=3,*random*",
     ),
     Mutant(
         "the line after the last one of a table is read",
@@ -462,8 +463,8 @@ MUTANTS = [
     Mutant(
         "the translator takes an invalidation before the L2 TLB",
         "window_mmu.vhd",
-        "  Inval_Ready <= IsDropped and FrontReady;",
-        "  Inval_Ready <= FrontReady;",
+        "  FrontValid  <= Inval_Valid and IsDropped;",
+        "  FrontValid  <= Inval_Valid;",
         "lockstep",
     ),
     Mutant(

@@ -484,7 +484,7 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Invalidation; a fault that was answered in the cycle before is one of its page, and goes first
   ------------------------------------------------------------------------------------------------
-  InvalLoads  <= Inval_Valid and not InvalTaken and not r.WasAsked and not r.Draining and not r.FaultSeen;
+  InvalLoads  <= Inval_Valid and not InvalTaken and not r.WasAsked and not r.Draining;
   DropLoads   <= InvalLoads or r.FaultSeen;
   InvalTaken  <= r.Drops and r.DropAsked;
   FaultDrops  <= r.Drops and not r.DropAsked;

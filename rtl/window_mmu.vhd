@@ -167,7 +167,7 @@ begin
 
   L2Valid     <= Inval_Valid and not IsDropped;
   FrontValid  <= Inval_Valid and IsDropped;
-  Inval_Ready <= IsDropped and FrontReady;
+  Inval_Ready <= FrontReady;
   Drop        <= L2Valid and L2Ready;
   Event_Drop  <= Drop;
 

@@ -26,7 +26,7 @@ entity tb_mmu_touch is
     Slots_g    : positive := 4;
     DataBits_g : positive := 256;
     Stall_g    : natural := 0;
-    Seed_g     : positive := 1
+    Seed_g     : positive := 5
   );
 end entity;
 
