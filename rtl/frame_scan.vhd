@@ -82,8 +82,9 @@ architecture rtl of frame_scan is
     ReadValid : std_logic;
     ReadIndex : Index_t;
     ReadFrom  : Bit_t;
-    -- The word at hand, its frames that may be taken.
+    -- The word at hand, its frames that may be taken, and whether there are any.
     HandValid : std_logic;
+    HandSome  : std_logic;
     HandIndex : Index_t;
     HandBits  : Word_t;
     HandLeft  : Word_t;
@@ -94,7 +95,6 @@ architecture rtl of frame_scan is
 
   signal r          : Registers_t;
 
-  signal IsSome     : std_logic;
   signal First      : Bit_t;
   -- The word at hand is left; without the frame that is taken.
   signal Leave      : std_logic;
@@ -112,11 +112,10 @@ begin
   ------------------------------------------------------------------------------------------------
   -- The word at hand
   ------------------------------------------------------------------------------------------------
-  IsSome     <= isAny(r.HandLeft, 6);
   First      <= to_integer(unsigned(lowestOf(r.HandLeft, WordBits_g)));
-  Hand_Valid <= r.HandValid and IsSome;
+  Hand_Valid <= r.HandSome;
   Hand_Frame <= resize(to_unsigned(r.HandIndex, NumberBits_c) & to_unsigned(First, WordBits_g), FrameBits_g);
-  Leave      <= r.HandValid and (not IsSome or (Hand_Take and not isSeveral(r.HandLeft)));
+  Leave      <= r.HandValid and (not r.HandSome or (Hand_Take and not isSeveral(r.HandLeft)));
 
   p_taken : process (all) is
   begin
@@ -153,8 +152,12 @@ begin
     if rising_edge(Clk) then
       r.HandBits <= TakenBits;
       r.HandLeft <= TakenLeft;
+      if Hand_Take = '1' then
+        r.HandSome <= isSeveral(r.HandLeft);
+      end if;
       if ReadGoes = '1' then
         r.HandValid <= r.ReadValid;
+        r.HandSome  <= r.ReadValid and isAny(behind(Word_Bits, r.ReadFrom), 6);
         r.HandIndex <= r.ReadIndex;
         r.HandBits  <= Word_Bits;
         r.HandLeft  <= behind(Word_Bits, r.ReadFrom);
@@ -218,6 +221,7 @@ begin
         r.NextValid <= '0';
         r.ReadValid <= '0';
         r.HandValid <= '0';
+        r.HandSome  <= '0';
         r.BackValid <= r.HandValid and not Rst;
       end if;
     end if;

@@ -152,10 +152,11 @@ architecture rtl of frame_store is
     -- It is looked for; from the beginning, after the search from where the last one ended.
     Search    : std_logic;
     Again     : std_logic;
-    -- In the word of First, or in a summary: which, and from which bit on.
+    -- In the word of First, or in a summary: which, and from which bit on; of either, a cycle later.
     InWord    : std_logic;
     Sum       : natural range 0 to Sums_c;
     From      : natural range 0 to PerWord_c;
+    FromBit   : natural range 0 to PerWord_c;
     -- While that is the word where the search began, the first bit of the word that counts.
     IsFirst   : std_logic;
     Low       : Bit_t;
@@ -603,7 +604,6 @@ begin
   p_next : process (all) is
     variable v      : Registers_t;
     variable mask_v : Word_t;
-    variable from_v : natural range 0 to PerWord_c;
     -- It is done, or a single frame has come back; so many more are free then.
     variable done_v : std_logic;
     variable more_v : unsigned(FrameBits_g + 1 downto 0);
@@ -698,6 +698,7 @@ begin
         v.More(i) := '1';
       end if;
     end loop;
+    v.FromBit := r.Low when r.InWord = '1' else r.From;
     v.Ahead   := r.RespFirst + 1;
     if HandTake = '1' then
       v.Ahead := HandFrame + 1;
@@ -853,12 +854,8 @@ begin
         end if;
 
       when StateFirst =>
-        from_v := r.From;
-        if r.InWord = '1' then
-          from_v := r.Low;
-        end if;
-        v.Found := isAny(behind(r.Runs, from_v), 3);
-        v.Place := to_integer(unsigned(lowestOf(behind(r.Runs, from_v), WordBits_g)));
+        v.Found := isAny(behind(r.Runs, r.FromBit), 3);
+        v.Place := to_integer(unsigned(lowestOf(behind(r.Runs, r.FromBit), WordBits_g)));
         v.State := StateFound;
 
       when StateFound =>

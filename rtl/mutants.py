@@ -697,7 +697,7 @@ MUTANTS = [
         "frame_scan.vhd",
         "TakenBits(i) <= '0';",
         "null;",
-        "proof:frame_store",
+        STORE,
     ),
     Mutant(
         "next-fit wrap hands a frame out twice: the way begins anew while words are at hand",
@@ -2187,7 +2187,7 @@ MUTANTS = [
         "region_pkg.vhd",
         "resize(within, rec.Used'length) + 1 = rec.Used",
         "within + 1 = rec.Used",
-        TRACE,
+        LARGE,
     ),
     Mutant(
         "what is swept ends although memory has failed, and nobody is answered",

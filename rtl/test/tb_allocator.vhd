@@ -333,6 +333,7 @@ begin
       memory : natural;
       flags  : std_logic_vector(1 downto 0)
     ) is
+      constant Limit_c : natural := Now + Longest_c;
     begin
       CmdWhat     <= what;
       CmdBytes    <= std_logic_vector(bytes);
@@ -344,6 +345,7 @@ begin
       wait for 0 ns;
       ReqValid(Who) <= '1';
       loop
+        check(Now < Limit_c, "a command is not taken, line " & to_string(count_v));
         tick;
         exit when ReqReady(Who) = '1';
       end loop;
@@ -1581,6 +1583,21 @@ begin
       check_equal(status_v, AllocOk_c, "all frames but those of tables have come back");
     end procedure;
 
+    -- The last page of a large allocation that fills its last region has the mark when it is touched, and no other one.
+    procedure lastTouched is
+      constant Pages_c : positive := 2 ** (LeafBits_g + 1);
+      variable word_v  : std_logic_vector(63 downto 0);
+    begin
+      malloc(Pages_c, '1');
+      check_equal(status_v, AllocOk_c, "a large malloc");
+      for back in 1 to 2 loop
+        touch(pageOf(addr_v) + Pages_c - back, '1');
+        check_equal(FoundStatus, StatusOk_c, "a touch");
+        word_v := Tables.read(wordOf(pageOf(addr_v) + Pages_c - back));
+        check_equal(word_v(LastBit_c) = '1', back = 1, "the last");
+      end loop;
+    end procedure;
+
     -- A realloc in place takes room in its region, also where a large allocation was made before.
     procedure roomIsCounted is
     begin
@@ -2090,6 +2107,8 @@ begin
         roomIsCounted;
         reset;
         sweptInARow;
+        reset;
+        lastTouched;
 
       elsif run("memories are full by themselves") then
         memoriesFill;
@@ -2225,7 +2244,7 @@ begin
     test_runner_cleanup(runner);
   end process;
 
-  test_runner_watchdog(runner, 1 ms);
+  test_runner_watchdog(runner, 2 ms);
 
   i_memory : entity work.table_memory
     generic map (
