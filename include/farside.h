@@ -210,7 +210,7 @@ farside_status farside_map_file(const farside_space *space,
                                 uint64_t *bytes);
 
 // Writes what was changed of a file, by kernels that have ended and by the program, and waits until it is on the disk. What cannot be
-// written stays in memory, and can be synced again. `memory` is what farside_map_file gave.
+// written stays in memory, and can be synced again, but for what was lost with a card. `memory` is what farside_map_file gave.
 farside_status farside_sync_file(const farside_space *space,
                                  void *memory);
 

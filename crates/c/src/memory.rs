@@ -100,7 +100,7 @@ pub unsafe extern "C" fn farside_map_file(
 }
 
 /// Writes what was changed of a file, by kernels that have ended and by the program, and waits until it is on the disk. What cannot be
-/// written stays in memory, and can be synced again. `memory` is what farside_map_file gave.
+/// written stays in memory, and can be synced again, but for what was lost with a card. `memory` is what farside_map_file gave.
 #[unsafe(no_mangle)]
 pub extern "C" fn farside_sync_file(space: *const farside_space, memory: *mut c_void) -> Status {
     done(|| {

@@ -99,7 +99,8 @@ class MappedFile:
     def sync(self) -> None:
         """Writes what was changed, by kernels that have ended and by the program, and waits until it is on the disk.
 
-        Raises FarsideError, with path and byte, for what cannot be written: it stays in memory, to be synced again.
+        Raises FarsideError, with path and byte, for what cannot be written: it stays in memory, to be synced again, but
+        for what was lost with a card; all else is written.
         """
         self._memory.sync()
 
