@@ -307,6 +307,7 @@ fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
         CancelReason::TooManyFaults,
         CancelReason::PinnedElsewhere,
         CancelReason::HostKeeps,
+        CancelReason::WindowFull,
     ] {
         says(hand.machine.judge_cancel(&fault, reason), "without a reason");
     }

@@ -101,6 +101,8 @@ impl Machine {
                 any(&|page| self.moves_adopted(page) && self.facts.had_failure(page, since))
             }
             CancelReason::TooManyFaults => self.faults.len() >= self.limits.faults,
+            // The driver has nothing to do with windows.
+            CancelReason::WindowFull => false,
         };
         ensure!(
             legitimate,

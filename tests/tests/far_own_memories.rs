@@ -115,7 +115,7 @@ fn touch(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
     for page in 0..pages {
         match kernel.store(span.ptr(page * PAGE), 1) {
             Ok(()) => {}
-            Err(KernelError::Fault { reason: CancelReason::OutOfMemory, .. }) if page > 0 => {
+            Err(KernelError::Fault { reason: CancelReason::WindowFull, .. }) if page > 0 => {
                 return Ok(page as u64);
             }
             Err(error) => return Err(error),
@@ -268,7 +268,7 @@ fn a_memory_that_is_full_is_an_error_while_others_have_room() {
         let told = space.kernel("mem.use").on(card).call(one()).unwrap_err().to_string();
         assert!(told.contains("0 bytes of hbm0 are free"), "{told}");
         let told = space.kernel("mem.touch").on(card).call(one()).unwrap_err().to_string();
-        assert!(told.contains("full"), "{told}");
+        assert!(told.contains("own memory for it has no free page left"), "{told}");
         drop(full);
         let touched = space.kernel("mem.touch").on(card).call((Value(1u64), Value(100u64)));
         assert_eq!(touched.unwrap(), 64, "as many as there are");

@@ -183,7 +183,7 @@ fn a_touch_that_finds_no_memory_ends_its_kernel_only() {
         Ok(())
     });
     let Err(Error::Kernel(KernelError::Fault { reason, .. })) = full else { panic!("{full:?}") };
-    assert_eq!(reason, farside_types::CancelReason::OutOfMemory);
+    assert_eq!(reason, farside_types::CancelReason::WindowFull);
     assert_eq!(free(&space), before);
     run(&space, |kernel| kernel.alloc::<u64>(OWN as usize / 8, Backing::Eager).map(drop)).unwrap();
 }

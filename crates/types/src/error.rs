@@ -34,6 +34,8 @@ pub enum CancelReason {
     PinnedElsewhere,
     /// The page is of adopted memory, and the host does not let it go.
     HostKeeps,
+    /// The page is of a card's own window, allocated lazily, and its memory has no frame left.
+    WindowFull,
 }
 
 impl fmt::Display for CancelReason {
@@ -58,6 +60,10 @@ impl fmt::Display for CancelReason {
             CancelReason::HostKeeps => f.write_str(
                 "the page is of adopted memory and stays on the host: a device of the program's has it pinned \
                  (O_DIRECT, io_uring), it is locked (mlock), or its rights are not read and write (mprotect)",
+            ),
+            CancelReason::WindowFull => f.write_str(
+                "the page was allocated lazily, and the card's own memory for it has no free page left; free some, \
+                 give the card more, or allocate eagerly, which is refused at once",
             ),
             CancelReason::PinnedElsewhere => f.write_str(
                 "the page is pinned to the host, and this card does not reach the host's memory; \

@@ -17,7 +17,7 @@ fn reason(fault: WindowFault) -> CancelReason {
     match fault {
         WindowFault::NotMapped => CancelReason::Unallocated,
         WindowFault::ReadOnly => CancelReason::ReadOnly,
-        WindowFault::NoFrame => CancelReason::OutOfMemory,
+        WindowFault::NoFrame => CancelReason::WindowFull,
         WindowFault::BusError | WindowFault::BadEntry => CancelReason::Lost,
     }
 }

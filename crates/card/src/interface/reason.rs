@@ -17,6 +17,7 @@ pub fn reason_to_word(reason: CancelReason) -> u32 {
         CancelReason::TooManyFaults => 10,
         CancelReason::PinnedElsewhere => 11,
         CancelReason::HostKeeps => 12,
+        CancelReason::WindowFull => 13,
     }
 }
 
@@ -36,6 +37,7 @@ pub fn reason_from_word(word: u32) -> Option<CancelReason> {
         10 => CancelReason::TooManyFaults,
         11 => CancelReason::PinnedElsewhere,
         12 => CancelReason::HostKeeps,
+        13 => CancelReason::WindowFull,
         _ => return None,
     };
     (reason_to_word(reason) == word).then_some(reason)

@@ -452,7 +452,7 @@ impl FarWindow {
             match done.status {
                 Status::Ok => {}
                 Status::NoFrames => {
-                    let why = "its card has no memory left for it; free some".to_owned();
+                    let why = CancelReason::WindowFull.to_string();
                     return Err(self.view.not_shown(addr, why));
                 }
                 Status::NotAllocated => {

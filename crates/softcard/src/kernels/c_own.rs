@@ -107,7 +107,7 @@ fn told(context: &Context<'_>, error: KernelError) -> Result<i32, KernelError> {
     let status = match &error {
         KernelError::Window { error: WindowError::NoWindow { .. }, .. } => NO_OWN_MEMORY,
         KernelError::Window { error: WindowError::Refused { error: NoFrames, .. }, .. }
-        | KernelError::Fault { reason: CancelReason::OutOfMemory, .. } => NO_MEMORY,
+        | KernelError::Fault { reason: CancelReason::WindowFull, .. } => NO_MEMORY,
         KernelError::Window {
             error: WindowError::Refused { error: UnknownMemory, .. }, ..
         } => NO_SUCH_MEMORY,
