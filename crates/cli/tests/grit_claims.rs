@@ -166,5 +166,6 @@ fn parts_rivals_and_other_machines_compare_as_the_documentation_says() {
     assert!(part("table") < part("neighbours"), "that neighbours are predicted gives something");
     let without = |name: &str| ours(&claims, &format!("farside.{name}"));
     let loss = |name: &str| without("grit") - without(name);
-    assert!(loss("residency") > loss("prefetch"), "that groups rest gives most");
+    assert!(loss("prefetch") > loss("residency"), "that groups come together gives most");
+    assert!(loss("residency") > loss("objects"), "then that they rest");
 }

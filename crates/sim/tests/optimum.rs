@@ -10,7 +10,10 @@ use std::sync::Arc;
 use farside_sim::functional::{Options, replay};
 use farside_types::Span;
 use farside_workloads::order::shared_accesses;
-use farside_workloads::{Trace, Workload, catalog};
+use farside_workloads::{
+    BLOCK_LINES, Group, LINES_MAX, Line, Place, Script, Step, Trace, Workload, catalog,
+};
+use proptest::prelude::*;
 
 /// What things cost, in ns.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +126,7 @@ fn cost(workload: &dyn Workload, scheme: &str, costs: Costs) -> u64 {
         bring: Span::from_nanos(fault + copy),
         migration: Span::from_nanos(fault + copy),
         far: Span::from_nanos(far),
+        ..Default::default()
     };
     let options = Options { per_page: true, costs: Some(known), ..Options::default() };
     let report = replay(workload, scheme, &options).unwrap();
@@ -186,4 +190,112 @@ fn no_scheme_costs_less_than_the_optimum_and_farside_as_much_more_as_is_said() {
             assert!((ratios[6] - of_farside).abs() < 0.0051, "{line}: it was {of_farside}");
         }
     }
+}
+
+/// A GPU accesses lines of a page, so many times, in a launch of their own. Each page is an allocation.
+fn launch(script: Script, page: u32, run: Run) -> Script {
+    let lines = (0..run.count).map(|line| Line(page * BLOCK_LINES + line as u32 % 64)).collect();
+    let step = lines_of(lines, run.write);
+    script.with_launch(vec![Group {
+        place: Some(Place { gpu: run.gpu, unit: 0 }),
+        waves: vec![step],
+    }])
+}
+
+fn lines_of(lines: Vec<Line>, write: bool) -> Vec<Step> {
+    let step = |lines: &[Line]| match write {
+        true => Step::Store(lines.to_vec()),
+        false => Step::Load(lines.to_vec()),
+    };
+    lines.chunks(LINES_MAX).map(step).collect()
+}
+
+fn script(runs: &[(u32, Run)]) -> Script {
+    let pages = runs.iter().map(|(page, _)| page + 1).max().unwrap_or(1);
+    let empty = Script::new("bound", &vec![4096; pages as usize]);
+    runs.iter().fold(empty, |script, &(page, run)| launch(script, page, run))
+}
+
+/// What pages may cost that are only read, or that one GPU alone uses: for each GPU, the least, or 64 over its
+/// accesses times the least if that is more, and two times the least where bringing costs more than 64 accesses. And a
+/// fault for the rights where it reads first and writes then.
+fn bound(runs: &[(u32, Run)], costs: Costs) -> u64 {
+    let mut users: BTreeMap<(u32, u8), Vec<Run>> = BTreeMap::new();
+    for &(page, run) in runs {
+        users.entry((page, run.gpu)).or_default().push(run);
+    }
+    let of = |runs: &Vec<Run>| {
+        let accesses: u64 = runs.iter().map(|run| run.count).sum();
+        let upgrades = !runs[0].write && runs.iter().any(|run| run.write);
+        let fault = if upgrades { costs.fault } else { 0 };
+        let least = least(runs, costs);
+        let dear = costs.fault + costs.copy > 64 * costs.far;
+        fault + if dear { 2 * least } else { least.max((64 * least).div_ceil(accesses)) }
+    };
+    users.values().map(of).sum()
+}
+
+/// Pages that several GPUs read, and pages that one has for itself, in any order. A GPU accesses a page a few times, or up
+/// to `most`.
+fn unshared_writes(most: u64) -> impl Strategy<Value = Vec<(u32, Run)>> {
+    let count = prop_oneof![1..5u64, 1..most / 4 + 1];
+    let run = (0u32..8, 0u8..4, any::<bool>(), count).prop_map(|(page, gpu, write, count)| {
+        // Half of the pages are read by all, the others written by one.
+        let (gpu, write) = if page % 2 == 0 { (gpu, false) } else { (page as u8 / 2, write) };
+        (page, Run { gpu, write, count })
+    });
+    prop::collection::vec(run, 1..24).prop_map(move |runs| {
+        let mut left: BTreeMap<(u32, u8), u64> = BTreeMap::new();
+        let fits = |&(page, run): &(u32, Run)| {
+            let left = left.entry((page, run.gpu)).or_insert(most);
+            let fits = run.count <= *left;
+            *left -= if fits { run.count } else { 0 };
+            fits
+        };
+        runs.into_iter().filter(fits).collect()
+    })
+}
+
+proptest! {
+    /// The bound of docs/placement.md for bringing a page, where that costs less than 64 accesses.
+    #[test]
+    fn what_is_cheap_to_bring_costs_at_most_64_over_its_accesses_times_the_optimum(
+        runs in unshared_writes(400),
+        (fault, copy, far) in (1u64..20_000, 1u64..5_000, 1u64..1_000),
+    ) {
+        let costs = Costs { fault, copy, far: far.max((fault + copy).div_ceil(64)) };
+        let paid = cost(&script(&runs), "farside", costs);
+        prop_assert!(paid <= bound(&runs, costs), "{paid}, and not {}", bound(&runs, costs));
+    }
+
+    /// The same where it costs more, as long as nobody accesses a page more than 64 times.
+    #[test]
+    fn what_is_dear_to_bring_costs_at_most_twice_the_optimum(
+        runs in unshared_writes(64),
+        (fault, copy, far) in (1u64..20_000, 1u64..5_000, 1u64..1_000),
+    ) {
+        let costs = Costs { fault, copy, far: far.min((fault + copy - 1) / 64) };
+        prop_assume!(costs.far > 0);
+        let paid = cost(&script(&runs), "farside", costs);
+        prop_assert!(paid <= bound(&runs, costs), "{paid}, and not {}", bound(&runs, costs));
+    }
+}
+
+/// Each turn is a GPU's write of a page, so many times.
+fn turns(gpus: impl Iterator<Item = u8>, count: u64) -> Vec<(u32, Run)> {
+    gpus.map(|gpu| (0, Run { gpu, write: true, count })).collect()
+}
+
+#[test]
+fn the_bound_is_missed_without_costs_and_where_two_write_a_page() {
+    let costs = Costs { fault: 10_000, copy: 60_000, far: 10 };
+    let once = turns([0].into_iter(), 1);
+    assert_eq!(cost(&script(&once), "farside", costs), 10_010);
+    assert!(cost(&script(&once), "farside:costs=off", costs) > bound(&once, costs));
+    // Taken twice too early it is mapped for good, however cheap it is to bring.
+    let costs = Costs { fault: 1_000, copy: 1_000, far: 1_000 };
+    let both = turns((0..40).map(|turn| turn % 2), 200);
+    let runs: Vec<_> = both.iter().map(|(_, run)| *run).collect();
+    let (paid, least) = (cost(&script(&both), "farside", costs), least(&runs, costs));
+    assert_eq!((paid, least), (3_534_000, 80_000), "44 times");
 }

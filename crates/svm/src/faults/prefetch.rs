@@ -19,10 +19,15 @@ const ALONE: Reach = Reach { scope: Scope::Page, firm: false, lends: false };
 const FIRM: Reach = Reach { firm: true, ..ALONE };
 
 impl Driver {
+    /// Whether a card's fault brings neighbours of its page, whatever the scheme says.
+    pub(crate) fn brings_neighbours(&self) -> bool {
+        self.config.prefetch.density_percent < 100
+    }
+
     /// A card's fault brings the largest subtree of its block that is to be fuller than the
     /// threshold (as NVIDIA's driver does), as far as there is room.
     pub(crate) fn prefetch_around(&mut self, card: CardId, plan: &mut Plan) {
-        if self.config.prefetch.density_percent >= 100 {
+        if !self.brings_neighbours() {
             return;
         }
         let wanted: u32 = plan.parts.iter().map(|part| part.pages).sum();

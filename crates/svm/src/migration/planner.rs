@@ -241,7 +241,7 @@ impl Driver {
     pub(crate) fn costs(&self) -> Option<Costs> {
         match self.config.costs {
             KnownCosts::None => None,
-            KnownCosts::Far(far) => self.prices.costs(far),
+            KnownCosts::Far(far) => self.prices.costs(far, self.brings_neighbours()),
             KnownCosts::Fixed(costs) => Some(costs),
         }
     }

@@ -16,6 +16,9 @@ pub(crate) struct Prices {
     page: Price,
     /// When the last chain ended.
     ended: Time,
+    /// Faults that were open when some were last answered. Those that are open while one is decided are fewer: the
+    /// others of its burst have not been seen.
+    waiting: u64,
 }
 
 /// A chain that brings pages, from its beginning on.
@@ -83,9 +86,19 @@ impl Prices {
         self.page.under_way
     }
 
-    /// What things cost now, where an access to another memory takes so long.
-    pub(crate) fn costs(&self, far: Span) -> Option<Costs> {
-        Some(Costs { bring: self.page.next()?, migration: self.chain.next()?, far })
+    /// A chain has answered faults, and so many are open still.
+    pub(crate) fn answered(&mut self, waiting: u64) {
+        self.waiting = waiting;
+    }
+
+    /// What things cost now, where an access to another memory takes so long, and where the driver brings
+    /// neighbours of what is asked for or does not.
+    pub(crate) fn costs(&self, far: Span, neighbours: bool) -> Option<Costs> {
+        let (bring, migration) = (self.page.next()?, self.chain.next()?);
+        let turn = self.page.pace.or(self.page.alone)?;
+        let delay = Span(turn.0.saturating_mul(self.waiting));
+        let saves = self.chain.alone.filter(|_| !neighbours).unwrap_or_default();
+        Some(Costs { bring, migration, far, delay, saves })
     }
 }
 
@@ -96,12 +109,16 @@ fn learn(known: &mut Option<Span>, seen: Span) {
 
 #[cfg(test)]
 mod tests {
+    use farside_types::{Access, CardId, FaultId};
+
     use super::*;
+    use crate::placement::fixture::Fixture;
+    use crate::{CardFault, Event, Need};
 
     const US: Span = Span::from_micros(1);
 
     fn page(prices: &Prices) -> Option<Span> {
-        prices.costs(US).map(|costs| costs.bring)
+        prices.costs(US, false).map(|costs| costs.bring)
     }
 
     fn at(micros: u64) -> Time {
@@ -149,7 +166,7 @@ mod tests {
         prices.end(at(32), group);
         assert_eq!(page(&prices), Some(Span(2 * US.0)), "a sixteenth of the group's");
         assert_eq!(
-            prices.costs(US).map(|costs| costs.migration),
+            prices.costs(US, false).map(|costs| costs.migration),
             Some(Span(32 * US.0)),
             "all of it"
         );
@@ -159,6 +176,40 @@ mod tests {
         assert_eq!(page(&prices), Some(Span(33 * 2 * US.0)), "behind 32 pages");
         groups.into_iter().for_each(|one| prices.give_up(one));
         assert_eq!(page(&prices), Some(Span(2 * US.0)));
+    }
+
+    #[test]
+    fn a_page_more_delays_each_fault_that_was_open_when_some_were_answered() {
+        let mut prices = Prices::default();
+        prices.answered(7);
+        assert_eq!(prices.costs(US, false), None, "nothing is known");
+        let begun: Vec<_> = (0..3).map(|_| prices.begin(at(0), 1)).collect();
+        (1..).zip(begun).for_each(|(turn, one)| prices.end(at(5 + turn), one));
+        let of = |prices: &Prices, neighbours| {
+            prices.costs(US, neighbours).map(|costs| (costs.delay, costs.saves))
+        };
+        assert_eq!(of(&prices, false), Some((Span(7 * US.0), Span(6 * US.0))), "its turn is 1 us");
+        assert_eq!(of(&prices, true), Some((Span(7 * US.0), Span(0))));
+        prices.answered(0);
+        assert_eq!(of(&prices, false), Some((Span(0), Span(6 * US.0))));
+    }
+
+    #[test]
+    fn the_driver_says_how_many_faults_are_open_when_it_answers_some() {
+        let mut fixture = Fixture::new("on-touch", 1, 64, 64);
+        let pages = [0, 32].map(|index| fixture.page(index));
+        for (id, page) in (1..).map(FaultId).zip(pages) {
+            let faults = [CardFault { id, need: Need::Page(page, Access::Read) }];
+            let event = Event::CardFaults { card: CardId(0), faults: &faults };
+            fixture.driver.handle(at(1_000_000_000), event);
+        }
+        let mut seen = vec![fixture.driver.prices.waiting];
+        while let Some(command) = fixture.driver.poll_command() {
+            fixture.driver.handle(at(1_000_000_000), command.header().done(Ok(())));
+            seen.push(fixture.driver.prices.waiting);
+        }
+        seen.dedup();
+        assert_eq!(seen, [0, 1, 0], "the other one, then none");
     }
 
     #[test]

@@ -312,6 +312,7 @@ impl Driver {
             }
         }
         let Some(card) = card else { return };
+        self.prices.answered(self.faults.len() as u64);
         self.chains[id].answer = Some(ids.clone());
         let order = Order::Ring(card, RingOp::Resume { faults: ids });
         self.issue(id, 0, Role::Answer, Wait::Posted, order);

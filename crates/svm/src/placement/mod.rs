@@ -100,7 +100,7 @@ impl Decision {
 }
 
 /// What things cost on this machine, now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Costs {
     /// To bring a page as one of those that come with it, from the decision until it can be used: what is under way
     /// goes before.
@@ -109,6 +109,12 @@ pub struct Costs {
     pub migration: Span,
     /// An access of a card to a line of another memory.
     pub far: Span,
+    /// By how much those who wait are later, all together, if a page more comes along with another: its turn, for each
+    /// fault that was open when some were last answered.
+    pub delay: Span,
+    /// What a page that comes along saves if it is used: a fault, and a migration while no other is under way. Zero where
+    /// the driver brings neighbours by itself, so that there is no fault to save, or where nobody knows.
+    pub saves: Span,
 }
 
 /// A page at the moment an agent asks for it.

@@ -23,6 +23,12 @@ pub(super) fn of_group(costs: Costs, others: u64) -> u64 {
     all.0.checked_div(costs.far.0).unwrap_or(u64::MAX)
 }
 
+/// Whether what is around a page comes along, of which nobody knows whether it will be used. If it is, it had to come
+/// anyway, and a fault is saved. If not, others have waited for nothing. So it comes where that is a gain at even odds.
+pub(super) fn comes_along(costs: Costs) -> bool {
+    costs.delay < costs.saves
+}
+
 fn times(span: Span, count: u64) -> Span {
     Span(span.0.saturating_mul(count))
 }
@@ -75,8 +81,12 @@ mod tests {
 
     #[test]
     fn a_page_is_dear_if_it_costs_more_than_to_reach_over_once_for_each_line() {
-        let costs =
-            |bring| Costs { bring: Span(US.0 * bring), migration: Span(US.0 * bring * 2), far: US };
+        let costs = |bring| Costs {
+            bring: Span(US.0 * bring),
+            migration: Span(US.0 * bring * 2),
+            far: US,
+            ..Costs::default()
+        };
         assert!(!is_dear(costs(64), 0));
         assert!(is_dear(costs(65), 0));
         assert!(is_dear(costs(33), 1), "who loses it has to bring it again");
@@ -86,6 +96,15 @@ mod tests {
             u64::MAX,
             "reaching over is free"
         );
+    }
+
+    #[test]
+    fn what_is_around_a_page_comes_along_if_a_fault_less_is_worth_what_others_wait() {
+        let comes = |delay, saves| {
+            comes_along(Costs { delay: Span(delay), saves: Span(saves), ..Costs::default() })
+        };
+        assert!(comes(0, 1) && comes(99, 100));
+        assert!(!comes(100, 100) && !comes(0, 0), "nobody knows, or the driver brings it anyway");
     }
 
     #[test]

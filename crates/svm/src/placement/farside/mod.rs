@@ -11,7 +11,8 @@
 //! - **Ranges.** Evidence is kept per 64 KiB group: who has had it, whether it was written, when it
 //!   was last taken from somebody. Where somebody has to be stopped, the group moves at once. Where
 //!   nobody has to, a fault brings as many pages as [`FarsideConfig::reach`] says, at most the
-//!   subtree of the block of which the card has more than half and nobody else has any.
+//!   subtree of the block of which the card has more than half and nobody else has any; its group, where costs say
+//!   that this is worth what others wait for it.
 //! - **Loans.** A page of a group that a card has written before, or of an allocation whose readers write, is
 //!   lent to who reads it: its write costs no fault then. What comes back from a loan as it went is copied
 //!   the next time, until a card writes its group again. So input that is only read stays on the host.
@@ -253,6 +254,15 @@ impl Farside {
         self.decide(fault, action, settled, false)
     }
 
+    /// How many pages come with one that nobody is stopped for.
+    fn reach(&self, fault: &FaultView) -> u64 {
+        let least = u64::from(self.config.reach.next_power_of_two());
+        match fault.costs.filter(|_| self.config.costs) {
+            Some(costs) if cost::comes_along(costs) => least.max(GROUP_PAGES),
+            _ => least,
+        }
+    }
+
     /// The decision for the page, and for those that the evidence speaks for too.
     fn decide(&mut self, fault: &FaultView, action: Action, wide: bool, firm: bool) -> Decision {
         let card = fault.agent;
@@ -262,7 +272,7 @@ impl Farside {
         let grows = matches!(action, Action::Migrate | Action::Duplicate);
         if self.config.prefetch && wide && u64::from(fault.room) > GROUP_PAGES {
             let range = if grows && !firm {
-                let reach = u64::from(self.config.reach.next_power_of_two());
+                let reach = self.reach(fault);
                 let shared = action == Action::Duplicate;
                 let window = PageRange::new(fault.page.align_down(reach), reach);
                 let tree = self.groups.subtree(fault.page, card, shared, reach / GROUP_PAGES);

@@ -1,6 +1,6 @@
 //! What the scheme does, through the driver.
 
-use farside_types::{Access, GROUP_PAGES, MemoryId, PageRange, Span};
+use farside_types::{Access, GROUP_PAGES, MemoryId, PageRange, Span, Time};
 
 use crate::KnownCosts;
 use crate::placement::fixture::Fixture;
@@ -216,7 +216,8 @@ fn priced(text: &str, accesses: u64) -> Fixture {
     let mut fixture = Fixture::new(text, 2, 1024, 64);
     let far = Span::from_nanos(500);
     let bring = Span(far.0 * accesses);
-    fixture.driver.config.costs = KnownCosts::Fixed(Costs { bring, migration: bring, far });
+    fixture.driver.config.costs =
+        KnownCosts::Fixed(Costs { bring, migration: bring, far, ..Costs::default() });
     fixture
 }
 
@@ -234,6 +235,41 @@ fn what_costs_more_to_bring_than_to_reach_over_stays_where_it_is() {
         fixture.write(1, written);
         assert_eq!((fixture.copies(read), fixture.copies(written)), (vec![0, 1], vec![2]));
     }
+}
+
+#[test]
+fn what_is_around_a_page_comes_along_where_those_who_wait_lose_less_than_a_fault() {
+    let came = |text: &str, delay, saves| {
+        let mut fixture = priced(text, 1);
+        let KnownCosts::Fixed(costs) = &mut fixture.driver.config.costs else { unreachable!() };
+        (costs.delay, costs.saves) = (Span(delay), Span(saves));
+        let (read, written, last) = (fixture.page(3), fixture.page(20), fixture.page(15));
+        fixture.read(0, read);
+        fixture.write(0, written);
+        let group = fixture.copies(last);
+        assert_eq!(fixture.copies(fixture.page(16)) == [1], group == [0, 1], "both or neither");
+        assert_eq!(fixture.copies(fixture.page(32)), [0], "another group");
+        group == [0, 1]
+    };
+    assert!(came("farside", 99, 100));
+    assert!(!came("farside", 100, 100));
+    assert!(!came("farside:costs=off", 99, 100));
+    assert!(!came("farside:prefetch=off", 99, 100));
+}
+
+#[test]
+fn where_the_driver_brings_neighbours_itself_there_is_no_fault_to_save() {
+    let saves = |percent| {
+        let mut fixture = Fixture::untouched("farside", 1, 1024, 64);
+        fixture.driver.config.costs = KnownCosts::Far(Span::from_nanos(500));
+        fixture.driver.config.prefetch.density_percent = percent;
+        assert_eq!(fixture.driver.costs(), None, "no chain has ended");
+        let chain = fixture.driver.prices.begin(Time::ZERO, 1);
+        fixture.driver.prices.end(Time::ZERO + Span::from_micros(3), chain);
+        fixture.driver.costs().map(|costs| costs.saves)
+    };
+    assert_eq!(saves(100), Some(Span::from_micros(3)));
+    assert_eq!(saves(99), Some(Span(0)));
 }
 
 #[test]
