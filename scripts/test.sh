@@ -17,6 +17,7 @@ readonly BUDGETS="
 crates/types 10
 crates/svm 30
 crates/plugin 30
+crates/parquet 10
 crates/events 30
 crates/report 10
 crates/card 60

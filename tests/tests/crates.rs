@@ -54,10 +54,15 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
-    ("farside-workloads", &["farside-types"], &[]),
-    ("farside-events", &["farside-types", "farside-svm"], &[]),
+    ("farside-parquet", &[], &[]),
+    ("farside-workloads", &["farside-types", "farside-parquet"], &[]),
+    ("farside-events", &["farside-types", "farside-svm", "farside-parquet"], &[]),
     ("farside-report", &["farside-types", "farside-events"], &[]),
-    ("farside-sim", &["farside-types", "farside-svm", "farside-card", "farside-workloads"], &[]),
+    (
+        "farside-sim",
+        &["farside-types", "farside-svm", "farside-card", "farside-parquet", "farside-workloads"],
+        &[],
+    ),
     ("farside-plugin", &["farside-types", "farside-svm", "farside-linux"], &["farside-sim"]),
     (
         "farside",

@@ -81,6 +81,7 @@ impl Reader {
         let file = SerializedFileReader::new(Whole::new(file, end));
         let file = file.map_err(|error| not_one(error.to_string()))?;
         let about = about(file.metadata(), path)?;
+        rows_agree(file.metadata()).map_err(not_one)?;
         let places = places(file.metadata()).map_err(not_one)?;
         Ok(Reader { path: path.to_owned(), file, about, cut, places })
     }
@@ -141,6 +142,8 @@ impl Reader {
                 take(Batch { events: &columns.events, names: &names });
                 next += count;
             }
+            here.row.set(rows);
+            self.contained(&here, || group.end(&here))?;
         }
         Ok(())
     }
@@ -196,6 +199,16 @@ fn about(metadata: &ParquetMetaData, path: &Path) -> Result<About, ReadError> {
         return Err(not_one(format!("it has {} memories", about.memories.len())));
     }
     Ok(about)
+}
+
+/// Whether row groups have as many rows as the file is said to have.
+fn rows_agree(metadata: &ParquetMetaData) -> Result<(), String> {
+    let all = metadata.file_metadata().num_rows();
+    let rows: i128 = metadata.row_groups().iter().map(|it| i128::from(it.num_rows())).sum();
+    match rows == i128::from(all) {
+        true => Ok(()),
+        false => Err(format!("its footer has {all} rows, and its row groups {rows}")),
+    }
 }
 
 /// Finds the columns.
@@ -256,6 +269,13 @@ impl Open {
         }
         Ok(())
     }
+
+    /// Errors if a column has more values than the group has rows: those that were read are of other rows then.
+    fn end(&mut self, here: &Here) -> Result<(), String> {
+        self.wide.iter_mut().try_for_each(|(which, reader)| ended(*which, reader, here))?;
+        self.narrow.iter_mut().try_for_each(|(which, reader)| ended(*which, reader, here))?;
+        self.text.iter_mut().try_for_each(|(which, reader)| ended(*which, reader, here))
+    }
 }
 
 fn fill<T: DataType>(
@@ -275,6 +295,19 @@ fn fill<T: DataType>(
         }
     }
     Ok(())
+}
+
+fn ended<T: DataType>(
+    which: usize,
+    reader: &mut ColumnReaderImpl<T>,
+    here: &Here,
+) -> Result<(), String> {
+    here.column.set(COLUMNS[which]);
+    match reader.read_records(1, None, None, &mut Vec::new()) {
+        Ok((0, ..)) => Ok(()),
+        Ok(_) => Err("it has more rows than its row group".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Values of a batch, by the numbers of their columns, and the events that they are.

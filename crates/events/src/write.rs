@@ -7,13 +7,14 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use farside_parquet::Group;
 use farside_types::Reason;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter,
 };
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 
 use crate::schema::{self, NONE};
 use crate::{About, Event, Kind, Name, Names};
@@ -126,7 +127,7 @@ impl<W: Write + Send> LogWriter<W> {
             return Ok(());
         }
         self.rows += self.waiting() as i64;
-        let mut group = self.file.next_row_group()?;
+        let mut group = Group::new(&mut self.file)?;
         self.columns.write(&mut group)?;
         group.close()?;
         self.columns.clear();
@@ -188,22 +189,19 @@ impl Columns {
         self.name.push(words.name(event.name, names));
     }
 
-    fn write<W: Write + Send>(
-        &self,
-        group: &mut SerializedRowGroupWriter<'_, W>,
-    ) -> Result<(), ParquetError> {
-        column::<Int64Type, W>(group, &self.at)?;
-        column::<ByteArrayType, W>(group, &self.kind)?;
-        column::<ByteArrayType, W>(group, &self.reason)?;
-        column::<Int32Type, W>(group, &self.agent)?;
-        column::<Int64Type, W>(group, &self.address)?;
-        column::<Int64Type, W>(group, &self.bytes)?;
+    fn write<W: Write + Send>(&self, group: &mut Group<'_, W>) -> Result<(), ParquetError> {
+        group.column::<Int64Type>(&self.at, None)?;
+        group.column::<ByteArrayType>(&self.kind, None)?;
+        group.column::<ByteArrayType>(&self.reason, None)?;
+        group.column::<Int32Type>(&self.agent, None)?;
+        group.column::<Int64Type>(&self.address, None)?;
+        group.column::<Int64Type>(&self.bytes, None)?;
         for values in [&self.from, &self.to, &self.before, &self.after, &self.stopped] {
-            column::<Int32Type, W>(group, values)?;
+            group.column::<Int32Type>(values, None)?;
         }
-        column::<Int64Type, W>(group, &self.around)?;
-        column::<Int64Type, W>(group, &self.number)?;
-        column::<ByteArrayType, W>(group, &self.name)
+        group.column::<Int64Type>(&self.around, None)?;
+        group.column::<Int64Type>(&self.number, None)?;
+        group.column::<ByteArrayType>(&self.name, None)
     }
 
     fn clear(&mut self) {
@@ -249,17 +247,6 @@ impl Words {
         }
         self.names[name.0 as usize].clone()
     }
-}
-
-/// Writes the next column of a group.
-fn column<T: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: &[T::T],
-) -> Result<(), ParquetError> {
-    let missing = || ParquetError::General("the schema has a column less".to_owned());
-    let mut writer = group.next_column()?.ok_or_else(missing)?;
-    writer.typed::<T>().write_batch(values, None, None)?;
-    writer.close()
 }
 
 /// The event that says that others are missing.

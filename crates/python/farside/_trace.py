@@ -90,7 +90,7 @@ def _write(path: str, name: str, layout: _Layout, pieces: Iterable[Accesses], gp
         raise ValueError(f"gpus={gpus}: a trace has at most {_GPUS_MAX}")
     parquet = importlib.import_module("pyarrow.parquet")
     row, numbers, schema = 0, _Sequence(), _schema()
-    with parquet.ParquetWriter(path, schema, compression="zstd") as file:
+    with parquet.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
         for piece in pieces:
             columns = _checked(piece, layout, row)
             if len(columns["gpu"]):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 import farside
@@ -46,6 +47,36 @@ def test_a_report_shows_the_page_where_a_log_is_kept(tmp_path: Path) -> None:
     log.unlink()
     assert "There is no page" in report._repr_html_()
     assert str(report) in html.unescape(report._repr_html_())
+
+
+def flip_a_bit(path: Path, column: int) -> None:
+    """In the last page of a column, which is behind its header."""
+    there = pq.ParquetFile(path).metadata.row_group(0).column(column)
+    at = (there.dictionary_page_offset or there.data_page_offset) + there.total_compressed_size - 1
+    whole = bytearray(path.read_bytes())
+    whole[at] ^= 1
+    path.write_bytes(whole)
+
+
+def test_a_bit_that_flips_in_a_log_is_seen_by_us_and_by_pyarrow(tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    with farside.Space(cards=1, events=log) as space:
+        space.copy(np.ones(5000, np.float32), name="x")
+    assert "kind" in pq.read_table(log, page_checksum_verification=True).column_names
+    flip_a_bit(log, 1)
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(log, page_checksum_verification=True)
+    with pytest.raises(ValueError, match=r"log\.parquet.*row group 0.*kind.*checksum"):
+        farside.report_page(log)
+
+
+def test_a_bit_that_flips_in_a_trace_is_seen(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.parquet"
+    numbers = np.arange(1000)
+    farside.write_trace(trace, {"x": 64 * 1000}, {"gpu": numbers % 2, "buffer": 0 * numbers, "offset": 64 * numbers})
+    flip_a_bit(trace, 4)
+    with pytest.raises(ValueError, match=r"trace\.parquet.*row group 0.*line.*checksum"):
+        farside.simulate(trace, "on-touch")
 
 
 def test_no_page_of_what_is_no_log(tmp_path: Path) -> None:

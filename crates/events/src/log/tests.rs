@@ -346,23 +346,75 @@ fn another_schema_and_another_version_are_named() {
     assert!(write(Some("1")).contains("it has no column \"at\""));
 }
 
+/// Every which bit is tried.
+const STEP: usize = 61;
+
+/// A log with all kinds of values, in two groups, and how many bytes it has before its first footer.
+fn varied(path: &Path) -> usize {
+    let mut names = Names::default();
+    let mut writer = LogWriter::new(File::create(path).unwrap(), &about()).unwrap();
+    for group in 0..2 {
+        let event = |at: u64| Event {
+            address: at * at * 4096,
+            bytes: 4096 << (at % 3),
+            agent: (at % 4 > 0).then_some(AgentId((at % 4) as u8)),
+            to: Some(MemoryId((at % 3) as u8)),
+            before: MemorySet((at % 7) as u32),
+            number: at % 11,
+            reason: (at % 5 == 0).then_some(Reason::Demand),
+            name: names.number(["", "sum", "points"][at as usize % 3]),
+            ..Event::new(group * 300 + at, Kind::ALL[at as usize % Kind::ALL.len()])
+        };
+        let events: Vec<Event> = (0..300).map(event).collect();
+        writer.push(&events, &names).unwrap();
+        writer.flush().unwrap();
+    }
+    let bytes = writer.bytes() as usize;
+    writer.finish().unwrap();
+    bytes
+}
+
+/// What a log is read as with a bit flipped.
+fn flipped(whole: &[u8], file: &Scratch, bit: usize) -> Result<Vec<Event>, ReadError> {
+    let mut damaged = whole.to_vec();
+    damaged[bit / 8] ^= 1 << (bit % 8);
+    std::fs::write(&file.0, &damaged).unwrap();
+    read(&file.0).map(|(events, _)| events)
+}
+
+/// Whatever bit it is that flips, no log has other events.
 #[test]
-fn damage_in_a_group_is_an_error_with_its_place() {
+fn a_bit_that_flips_is_an_error_with_its_place_or_changes_no_event() {
     let file = Scratch::new();
-    in_groups(&file.0, 2).finish().unwrap();
-    let whole = std::fs::read(&file.0).unwrap();
-    let mut places = 0;
-    for at in (4..whole.len() - 8).step_by(41) {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0xff;
-        std::fs::write(&file.0, &damaged).unwrap();
-        // Otherwise a number is another one, or it lies in a footer that is not the last.
-        if let Err(ReadError::Damaged { row_group, column, .. }) = read(&file.0) {
-            assert!(row_group < 2 && !column.is_empty());
-            places += 1;
+    let footer = 8 * varied(&file.0);
+    let (whole, events) = (std::fs::read(&file.0).unwrap(), read(&file.0).unwrap().0);
+    let mut by_checksum = 0;
+    // All of them take minutes.
+    for bit in (0..8 * whole.len()).step_by(STEP) {
+        match flipped(&whole, &file, bit) {
+            Ok(read) => assert!(read == events, "bit {bit} makes other events"),
+            Err(ReadError::Damaged { row_group, column, what, .. }) => {
+                assert!(row_group < 2 && !column.is_empty());
+                by_checksum += usize::from(what.contains("checksum"));
+            }
+            Err(error) => assert!(bit < 4 * 8 || bit >= footer, "bit {bit}: {error}"),
         }
     }
-    assert!(places > 5, "{places}");
+    assert!(by_checksum > footer / STEP / 2, "{by_checksum}");
+}
+
+#[test]
+fn a_footer_with_other_numbers_of_rows_is_refused() {
+    let file = Scratch::new();
+    let footer = varied(&file.0);
+    let mut whole = std::fs::read(&file.0).unwrap();
+    // The file's 600 rows, as Thrift has numbers of 64 bits: the first in the footer, behind the schema.
+    let rows = |it: &[u8]| it == [0x16, 0xb0, 0x09];
+    let at = footer + whole[footer..].windows(3).position(rows).expect("it is there");
+    whole[at + 1] ^= 2;
+    std::fs::write(&file.0, &whole).unwrap();
+    let error = read(&file.0).unwrap_err().to_string();
+    assert!(error.contains("its footer has 601 rows, and its row groups 600"), "{error}");
 }
 
 #[test]

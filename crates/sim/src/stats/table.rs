@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use farside_parquet::Group;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
@@ -51,25 +52,22 @@ fn parquet(
         .set_key_value_metadata(Some(beside))
         .build();
     let mut writer = SerializedFileWriter::new(file, schema(columns)?, Arc::new(properties))?;
-    let mut group = writer.next_row_group()?;
+    let mut group = Group::new(&mut writer)?;
     for (_, cells) in columns {
-        if let Some(mut column) = group.next_column()? {
-            match cells {
-                Cells::Words(words) => {
-                    let words: Vec<ByteArray> = words.iter().map(|w| w.as_str().into()).collect();
-                    column.typed::<ByteArrayType>().write_batch(&words, None, None)?;
-                }
-                Cells::Numbers(numbers) => {
-                    let numbers: Vec<i64> = numbers.iter().map(|&n| n as i64).collect();
-                    column.typed::<Int64Type>().write_batch(&numbers, None, None)?;
-                }
-                Cells::Known(cells) => {
-                    let there: Vec<i16> = cells.iter().map(|it| i16::from(it.is_some())).collect();
-                    let numbers: Vec<i64> = cells.iter().flatten().map(|&n| n as i64).collect();
-                    column.typed::<Int64Type>().write_batch(&numbers, Some(&there), None)?;
-                }
+        match cells {
+            Cells::Words(words) => {
+                let words: Vec<ByteArray> = words.iter().map(|w| w.as_str().into()).collect();
+                group.column::<ByteArrayType>(&words, None)?;
             }
-            column.close()?;
+            Cells::Numbers(numbers) => {
+                let numbers: Vec<i64> = numbers.iter().map(|&n| n as i64).collect();
+                group.column::<Int64Type>(&numbers, None)?;
+            }
+            Cells::Known(cells) => {
+                let there: Vec<i16> = cells.iter().map(|it| i16::from(it.is_some())).collect();
+                let numbers: Vec<i64> = cells.iter().flatten().map(|&n| n as i64).collect();
+                group.column::<Int64Type>(&numbers, Some(&there))?;
+            }
         }
     }
     group.close()?;

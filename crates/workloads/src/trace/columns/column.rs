@@ -150,6 +150,11 @@ impl Columns {
         self.0.iter_mut().flatten().try_for_each(|column| column.fill(at, count))
     }
 
+    /// Errors if a column has more values than its row group has rows: those that were read are of other rows then.
+    pub(super) fn end(&mut self, at: &At) -> Result<(), TraceError> {
+        self.0.iter_mut().flatten().try_for_each(|column| column.end(at))
+    }
+
     /// The number of a row that was read last, in a column that a trace must have.
     pub(super) fn number(&self, which: usize, row: usize) -> u64 {
         self.0[which].as_ref().map_or(0, |column| column.numbers[row])
@@ -210,6 +215,20 @@ impl Column {
             }
         };
         self.spread(&numbers, at)
+    }
+
+    fn end(&mut self, at: &At) -> Result<(), TraceError> {
+        at.column(self.name);
+        let levels = self.found.nullable.then_some(&mut self.present);
+        let left = match &mut self.values {
+            Values::Narrow(reader, values) => reader.read_records(1, levels, None, values),
+            Values::Wide(reader, values) => reader.read_records(1, levels, None, values),
+            Values::Truth(reader, values) => reader.read_records(1, levels, None, values),
+        };
+        match left.map_err(|error| damaged(at.get(), error))? {
+            (0, ..) => Ok(()),
+            _ => Err(damaged(at.get(), "it has more rows than its row group")),
+        }
     }
 
     /// Puts every number where its row is.

@@ -69,6 +69,8 @@ pub(super) fn each(
             }
             done += count;
         }
+        at.row(rows);
+        columns.end(at)?;
     }
     Ok(())
 }

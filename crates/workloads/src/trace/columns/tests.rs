@@ -62,6 +62,13 @@ fn read_back(name: &str, rows: &[TraceRow]) -> Result<Trace, TraceError> {
     Trace::open(&file.0)
 }
 
+/// Where the columns of a file are: behind its first bytes, before its footer.
+fn before_footer(file: &[u8]) -> std::ops::Range<usize> {
+    let length = file.len() - 8;
+    let footer = u32::from_le_bytes(file[length..length + 4].try_into().unwrap());
+    4..length - footer as usize
+}
+
 /// All that a trace holds.
 fn content(trace: &Trace) -> String {
     let allocations: Vec<_> = trace.allocations.iter().map(TraceAllocation::from).collect();
@@ -171,6 +178,26 @@ proptest! {
         std::fs::write(&file.0, &bytes).unwrap();
         if let Err(error) = Trace::open(&file.0) {
             prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    /// A flipped bit before the footer: an error that says where, or the same trace.
+    #[test]
+    fn a_bit_that_flips_in_a_page_makes_no_other_trace(bits in prop::collection::vec(any::<u32>(), 8)) {
+        let file = Temporary::new("flipped");
+        let rows: Vec<_> = (0..200).map(|i| row((i % 2) as u8, i, u64::from(i % 30), 2)).collect();
+        write(&file.0, &rows, &description());
+        let (whole, trace) = (std::fs::read(&file.0).unwrap(), content(&Trace::open(&file.0).unwrap()));
+        let pages = before_footer(&whole);
+        for bit in bits {
+            let mut damaged = whole.clone();
+            let at = pages.start + bit as usize / 8 % pages.len();
+            damaged[at] ^= 1 << (bit % 8);
+            std::fs::write(&file.0, &damaged).unwrap();
+            match Trace::open(&file.0) {
+                Ok(read) => prop_assert!(content(&read) == trace, "byte {}", at),
+                Err(error) => prop_assert!(error.to_string().contains("row group 0, "), "{}", error),
+            }
         }
     }
 

@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use farside_parquet::Group;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use thiserror::Error;
@@ -136,7 +137,7 @@ impl<W: Write + Send> TraceWriter<W> {
     }
 
     fn flush(&mut self) -> Result<(), TraceWriteError> {
-        let mut group = self.file.next_row_group()?;
+        let mut group = Group::new(&mut self.file)?;
         let rows = std::mem::take(&mut self.rows);
         rows.write(&mut group)?;
         group.close()?;
@@ -184,43 +185,16 @@ impl Rows {
     }
 
     /// Writes the columns in the order of the schema.
-    fn write<W: Write + Send>(
-        &self,
-        group: &mut SerializedRowGroupWriter<'_, W>,
-    ) -> Result<(), ParquetError> {
-        write_narrow(group, &self.launch, None)?;
-        write_narrow(group, &self.gpu, None)?;
-        write_narrow(group, &self.unit, None)?;
-        write_narrow(group, &self.group, Some(&self.has_wave))?;
-        write_narrow(group, &self.wave, Some(&self.has_wave))?;
-        write_narrow(group, &self.sequence, None)?;
-        write_wide(group, &self.line, None)?;
-        write_narrow(group, &self.count, None)?;
-        write_narrow(group, &self.flags, None)?;
-        write_wide(group, &self.time, Some(&self.has_time))
+    fn write<W: Write + Send>(&self, group: &mut Group<'_, W>) -> Result<(), ParquetError> {
+        group.column::<Int32Type>(&self.launch, None)?;
+        group.column::<Int32Type>(&self.gpu, None)?;
+        group.column::<Int32Type>(&self.unit, None)?;
+        group.column::<Int32Type>(&self.group, Some(&self.has_wave))?;
+        group.column::<Int32Type>(&self.wave, Some(&self.has_wave))?;
+        group.column::<Int32Type>(&self.sequence, None)?;
+        group.column::<Int64Type>(&self.line, None)?;
+        group.column::<Int32Type>(&self.count, None)?;
+        group.column::<Int32Type>(&self.flags, None)?;
+        group.column::<Int64Type>(&self.time, Some(&self.has_time))
     }
-}
-
-fn write_narrow<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: &[i32],
-    present: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    if let Some(mut column) = group.next_column()? {
-        column.typed::<Int32Type>().write_batch(values, present, None)?;
-        column.close()?;
-    }
-    Ok(())
-}
-
-fn write_wide<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: &[i64],
-    present: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    if let Some(mut column) = group.next_column()? {
-        column.typed::<Int64Type>().write_batch(values, present, None)?;
-        column.close()?;
-    }
-    Ok(())
 }
