@@ -114,6 +114,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use farside_svm::Stats;
+    use farside_types::Reason;
 
     use super::*;
 
@@ -142,5 +143,19 @@ mod tests {
             sum.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
         }
         assert!(sum.iter().all(|&pages| pages >= 10), "lent, written, clean, evicted: {sum:?}");
+    }
+
+    #[test]
+    fn worlds_that_know_costs_have_pages_that_stay_and_pages_that_come_along() {
+        let mut sum = [0; 2];
+        for seed in 8_000..8_024 {
+            let setup = Setup::random(seed, Hostility::reordering()).knowing_costs();
+            let mut world = World::new(setup);
+            world.episode(3_000).unwrap_or_else(|failure| panic!("{failure}"));
+            let Stats { remote_maps, by_reason, .. } = world.driver.stats();
+            let along = by_reason.get(&Reason::Prefetch).copied().unwrap_or_default();
+            (sum[0], sum[1]) = (sum[0] + remote_maps, sum[1] + along);
+        }
+        assert!(sum.iter().all(|&pages| pages >= 10), "mapped, came along: {sum:?}");
     }
 }

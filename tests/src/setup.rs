@@ -1,7 +1,7 @@
 //! What a world is made with: a configuration, a scheme, knobs and a seed.
 
 use farside_svm::placement::{self, ParameterKind, SchemeInfo};
-use farside_svm::{Capabilities, Config, Eviction, Mutation};
+use farside_svm::{Capabilities, Config, Eviction, KnownCosts, Mutation};
 use farside_types::{BLOCK_PAGES, CardId, PageNo, PageRange, Span};
 
 use crate::hostility::Hostility;
@@ -154,6 +154,17 @@ impl Setup {
         self
     }
 
+    /// The same world under Farside's scheme with a driver that knows what an access to another memory takes: so little
+    /// that pages stay where they are, or so much that they come, by the seed. Only the scheme brings neighbours.
+    #[must_use]
+    pub fn knowing_costs(mut self) -> Setup {
+        self.scheme = "farside".to_owned();
+        self.config.costs = KnownCosts::Far(Span::from_nanos(1 << (self.seed % 24)));
+        let prefetch = &mut self.config.prefetch;
+        (prefetch.density_percent, prefetch.host_fault_around) = (100, 1);
+        self
+    }
+
     /// The same world with a program that has memory of its own adopted and gives it back. The cards are in the program: the
     /// bus of those behind rings has no window to it.
     #[must_use]
@@ -181,10 +192,11 @@ impl Setup {
     pub(crate) fn describe(&self) -> String {
         let table = &self.config.capabilities;
         format!(
-            "seed {} scheme {} adoptable {} lends {} tells {:?} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
+            "seed {} scheme {} costs {:?} adoptable {} lends {} tells {:?} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
              dma {:?} limits {:?} {:?} {:?} rings {:?} mutation {:?} {:?} {:?}",
             self.seed,
             self.scheme,
+            self.config.costs,
             self.adoptable,
             self.lends,
             table.tells,

@@ -42,6 +42,14 @@ fn pages_on_loan() {
 }
 
 #[test]
+fn costs_that_are_known() {
+    for (hostility, first) in [(Hostility::reordering(), 8_000), (Hostility::breaking(), 9_000)] {
+        let knowing = |seed| Setup::random(seed, hostility.clone()).knowing_costs();
+        run_level("costs", first..first + SEEDS, STEPS, knowing);
+    }
+}
+
+#[test]
 fn memory_that_the_program_had_before() {
     let levels = [Hostility::none(), Hostility::reordering(), Hostility::breaking()];
     for (hostility, first) in levels.into_iter().zip([5_000, 6_000, 7_000]) {
