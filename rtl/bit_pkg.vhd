@@ -4,6 +4,9 @@ library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
 
+library work;
+  use work.index_pkg.all;
+
 package bit_pkg is
 
   constant RowShift_c : positive := 6;
@@ -22,14 +25,9 @@ end package;
 package body bit_pkg is
 
   function bitsFrom (from : unsigned(RowShift_c - 1 downto 0)) return RowWord_t is
-    variable word_v : RowWord_t := (others => '0');
+    constant All_c : RowWord_t := (others => '1');
   begin
-    for i in word_v'range loop
-      if i >= from then
-        word_v(i) := '1';
-      end if;
-    end loop;
-    return word_v;
+    return behind(All_c, to_integer(from));
   end function;
 
   function bitsBelow (bound : unsigned(RowShift_c - 1 downto 0)) return RowWord_t is

@@ -75,17 +75,27 @@ architecture rtl of dying_ranges is
     StageEnding
   );
 
+  -- The gate is closed to all from the first page to the last one.
   type Range_t is record
     Stage : Stage_t;
     First : Page_t;
     Last  : Page_t;
-    Large : std_logic;
-    Moved : std_logic;
   end record;
 
   type Ranges_t is array (0 to Ranges_g - 1) of Range_t;
 
+  constant Width_c : positive := 2 * PageBits_g + 2;
+
   signal Ranges : Ranges_t;
+  -- Their pages, in their order; where the next one comes, and the one in front has its place.
+  signal Added    : std_logic_vector(Width_c - 1 downto 0);
+  signal InFront  : std_logic_vector(Width_c - 1 downto 0);
+  signal HasRoom  : std_logic;
+  signal HasSome  : std_logic;
+  signal AddPlace : natural range 0 to Ranges_g;
+  signal Front    : natural range 0 to Ranges_g;
+  signal FirstOf  : Page_t;
+  signal LastOf   : Page_t;
   -- The next page of the one in front, once some are swept, and whether all are.
   signal HasBegun : std_logic;
   signal NextAt   : Page_t;
@@ -118,35 +128,54 @@ architecture rtl of dying_ranges is
     variable before_v : std_logic_vector(all_ranges'range);
   begin
     for i in all_ranges'range loop
-      is_v(i) := '1' when regionOf(which) = regionOf(all_ranges(i).First) else '0';
+      is_v(i)     := '0' when all_ranges(i).Stage = StageNone else '1';
       behind_v(i) := not isBelow(which, all_ranges(i).First);
-      before_v(i) := not isBelow(withinOf(all_ranges(i).Last), withinOf(which));
-      if all_ranges(i).Large = '1' then
-        is_v(i) := '1';
-        before_v(i) := not isBelow(regionOf(all_ranges(i).Last), regionOf(which));
-      end if;
-      if all_ranges(i).Stage = StageNone then
-        is_v(i) := '0';
-      end if;
+      before_v(i) := not isBelow(all_ranges(i).Last, which);
     end loop;
     return or (is_v and behind_v and before_v);
   end function;
 
 begin
 
-  IsFull      <= '0' when Ranges(Ranges_g - 1).Stage = StageNone else '1';
-  IsNone      <= '1' when Ranges(0).Stage = StageNone else '0';
-  IsSweeping  <= '1' when Ranges(0).Stage = StageSweeping else '0';
-  First       <= std_logic_vector(Ranges(0).First);
-  Last        <= std_logic_vector(Ranges(0).Last);
-  IsLarge     <= Ranges(0).Large;
-  Moved       <= Ranges(0).Moved;
+  IsFull      <= not HasRoom;
+  IsNone      <= not HasSome;
+  IsSweeping  <= '1' when Ranges(Front).Stage = StageSweeping else '0';
+  First       <= std_logic_vector(FirstOf);
+  Last        <= std_logic_vector(LastOf);
+  IsLarge     <= InFront(1);
+  Moved       <= InFront(0);
   Gate_Closed <= covers(Ranges, unsigned(Gate_Page));
   IsDying     <= covers(Ranges, unsigned(Page));
 
-  NowAt  <= NextAt when HasBegun = '1' else Ranges(0).First;
-  AtLast <= '1' when regionOf(NowAt) = regionOf(Ranges(0).Last) else '0';
-  LastIn <= Ranges(0).Last when AtLast = '1' else (others => '1');
+  ------------------------------------------------------------------------------------------------
+  -- The one in front
+  ------------------------------------------------------------------------------------------------
+  Added   <= Add_First & Add_Last & Add_Large & Add_Moved;
+  FirstOf <= unsigned(InFront(Width_c - 1 downto PageBits_g + 2));
+  LastOf  <= unsigned(InFront(PageBits_g + 1 downto 2));
+
+  i_pages : entity work.fifo
+    generic map (
+      Width_g => Width_c,
+      Depth_g => Ranges_g
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      In_Valid  => Add,
+      In_Ready  => HasRoom,
+      In_Data   => Added,
+      Out_Valid => HasSome,
+      Out_Ready => Drop,
+      Out_Data  => InFront,
+      Level     => open,
+      In_Place  => AddPlace,
+      Out_Place => Front
+    );
+
+  NowAt  <= NextAt when HasBegun = '1' else FirstOf;
+  AtLast <= '1' when regionOf(NowAt) = regionOf(LastOf) else '0';
+  LastIn <= LastOf when AtLast = '1' else (others => '1');
 
   p_front : process (Clk) is
   begin
@@ -154,20 +183,13 @@ begin
       At     <= std_logic_vector(NowAt);
       IsOver <= HasBegun and NextOver;
       Left   <= std_logic_vector(pagesTo(NowAt, LastIn));
-      Count  <= std_logic_vector(pagesTo(Ranges(0).First, Ranges(0).Last));
+      Count  <= std_logic_vector(pagesTo(FirstOf, LastOf));
     end if;
   end process;
 
-  p_ranges : process (Clk) is
-    variable ranges_v : Ranges_t;
+  p_next : process (Clk) is
   begin
     if rising_edge(Clk) then
-      ranges_v := Ranges;
-      for i in ranges_v'range loop
-        if Drained = '1' and ranges_v(i).Stage = StageDraining then
-          ranges_v(i).Stage := StageSweeping;
-        end if;
-      end loop;
       if Advance = '1' then
         HasBegun <= '1';
         NextAt   <= regionOf(NowAt) & (withinOf(NowAt) + unsigned(By(LeafBits_g - 1 downto 0)));
@@ -177,29 +199,39 @@ begin
           NextOver <= AtLast;
         end if;
       end if;
-      if Finish = '1' then
-        ranges_v(0).Stage := StageEnding;
+      if Drop = '1' or Rst = '1' then
+        HasBegun <= '0';
       end if;
-      -- Behind the last one; nobody is added and dropped in one cycle.
-      for i in ranges_v'range loop
-        if Add = '1' and Ranges(i).Stage = StageNone and (i = 0 or Ranges(maximum(i, 1) - 1).Stage /= StageNone) then
-          ranges_v(i) := (StageDraining, unsigned(Add_First), unsigned(Add_Last), Add_Large, Add_Moved);
+    end if;
+  end process;
+
+  ------------------------------------------------------------------------------------------------
+  -- The gate
+  ------------------------------------------------------------------------------------------------
+  p_ranges : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      for i in Ranges'range loop
+        if Drained = '1' and Ranges(i).Stage = StageDraining then
+          Ranges(i).Stage <= StageSweeping;
+        end if;
+        if Finish = '1' and Front = i then
+          Ranges(i).Stage <= StageEnding;
+        end if;
+        if Drop = '1' and Front = i then
+          Ranges(i).Stage <= StageNone;
+        end if;
+        -- There is room; nobody is added and dropped in one cycle.
+        if Add = '1' and AddPlace = i then
+          Ranges(i) <= (StageDraining, unsigned(Add_First), unsigned(Add_Last));
+          if Add_Large = '1' then
+            Ranges(i).Last(LeafBits_g - 1 downto 0) <= (others => '1');
+          end if;
+        end if;
+        if Rst = '1' then
+          Ranges(i).Stage <= StageNone;
         end if;
       end loop;
-      if Drop = '1' then
-        for i in 0 to Ranges_g - 2 loop
-          ranges_v(i) := ranges_v(i + 1);
-        end loop;
-        ranges_v(Ranges_g - 1).Stage := StageNone;
-        HasBegun <= '0';
-      end if;
-      Ranges <= ranges_v;
-      if Rst = '1' then
-        HasBegun <= '0';
-        for i in Ranges'range loop
-          Ranges(i).Stage <= StageNone;
-        end loop;
-      end if;
     end if;
   end process;
 

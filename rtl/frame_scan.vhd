@@ -6,8 +6,8 @@
 -- written when it is left; until then nobody else may look at it, so that whoever else needs the words
 -- stops this first.
 --
--- A summary is read once, and what it says of words that were not left yet may be of before. So each word
--- is read once on the way through the memory, and the way begins anew when the last word was left.
+-- What a summary says of words that were not left yet may be of before. So each word is read once on the way through
+-- the memory, and the way begins anew when the last word was left.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -33,10 +33,13 @@ entity frame_scan is
     -- Forgets all, but what is at hand, which is written in the next cycle. Nothing is taken in this one.
     Stop        : in    std_logic;
     IsOn        : out   std_logic;
-    -- Reads what a summary says of its words in this cycle: whether they have a free frame.
-    Sum_Read    : out   std_logic;
+    -- Whether a summary says, while this is on, of a word from number From on that it has a free frame, or of one
+    -- behind it where Past is 1; the first one.
     Sum_Index   : out   natural range 0 to Sums_g - 1;
-    Sum_Any     : in    std_logic_vector(2 ** WordBits_g - 1 downto 0);
+    Sum_From    : out   natural range 0 to 2 ** WordBits_g - 1;
+    Sum_Past    : out   std_logic;
+    Sum_Has     : in    std_logic;
+    Sum_Word    : in    natural range 0 to 2 ** WordBits_g - 1;
     -- Reads a word, which is there from the next cycle on, until the next one is read.
     Word_Read   : out   std_logic;
     Word_Index  : out   natural range 0 to Sums_g * 2 ** WordBits_g - 1;
@@ -66,26 +69,27 @@ architecture rtl of frame_scan is
 
   type Registers_t is record
     IsOn      : std_logic;
-    -- The summary that is gone through: it is to be read; its words that are to be read.
+    -- The summary that is gone through, and no word of it was; that may be in the next cycle.
     Sum       : natural range 0 to Sums_g - 1;
+    Begins    : std_logic;
     Load      : std_logic;
-    Words     : Word_t;
     -- It is the first one: begins with this word, and that with this bit.
     IsFirst   : std_logic;
     FromWord  : Bit_t;
     FromBit   : Bit_t;
-    -- A word that is read; the bit that it begins with.
+    -- A word that is read, of the summary the last one so far; it is the first of all.
     NextValid : std_logic;
     NextIndex : Index_t;
-    NextFrom  : Bit_t;
-    -- The one that was.
+    NextFirst : std_logic;
+    -- The one that was; only of the word with the first frame are bits left out.
     ReadValid : std_logic;
     ReadIndex : Index_t;
-    ReadFrom  : Bit_t;
-    -- The word at hand, its frames that may be taken, and whether there are any.
+    ReadFirst : std_logic;
+    -- The word at hand as it was, its frames that may be taken, and whether there are any.
     HandValid : std_logic;
     HandSome  : std_logic;
     HandIndex : Index_t;
+    HandFirst : std_logic;
     HandBits  : Word_t;
     HandLeft  : Word_t;
     BackValid : std_logic;
@@ -96,14 +100,25 @@ architecture rtl of frame_scan is
   signal r          : Registers_t;
 
   signal First      : Bit_t;
-  -- The word at hand is left; without the frame that is taken.
+  -- The word at hand is left; its free frames before the one that all begins with.
   signal Leave      : std_logic;
-  signal TakenBits  : Word_t;
-  signal TakenLeft  : Word_t;
-  -- Words go on: that which was read, and the next one.
+  signal LeftOut    : Word_t;
+  -- Words go on: that which was read, and the next one. Frames of the former that may be taken.
   signal ReadGoes   : std_logic;
   signal NextGoes   : std_logic;
-  signal IsRead     : std_logic;
+  signal ReadLeft   : Word_t;
+  -- The summary says of a word that it has any.
+  signal HasNext    : std_logic;
+
+  -- Those of a word that may be taken.
+  function takeable (word : Word_t; is_first : std_logic; from_bit : Bit_t) return Word_t is
+    variable from_v : Bit_t := 0;
+  begin
+    if is_first = '1' then
+      from_v := from_bit;
+    end if;
+    return behind(word, from_v);
+  end function;
 
 begin
 
@@ -115,19 +130,8 @@ begin
   First      <= to_integer(unsigned(lowestOf(r.HandLeft, WordBits_g)));
   Hand_Valid <= r.HandSome;
   Hand_Frame <= resize(to_unsigned(r.HandIndex, NumberBits_c) & to_unsigned(First, WordBits_g), FrameBits_g);
+  LeftOut    <= r.HandBits and not takeable(r.HandBits, r.HandFirst, r.FromBit);
   Leave      <= r.HandValid and (not r.HandSome or (Hand_Take and not isSeveral(r.HandLeft)));
-
-  p_taken : process (all) is
-  begin
-    TakenBits <= r.HandBits;
-    TakenLeft <= r.HandLeft;
-    for i in Word_t'range loop
-      if Hand_Take = '1' and First = i then
-        TakenBits(i) <= '0';
-        TakenLeft(i) <= '0';
-      end if;
-    end loop;
-  end process;
 
   Back_Valid <= r.BackValid;
   Back_Index <= r.BackIndex;
@@ -141,68 +145,61 @@ begin
   Word_Read  <= NextGoes;
   Word_Index <= r.NextIndex;
 
-  -- The summary is read when no word is written, as that changes one.
+  ReadLeft   <= takeable(Word_Bits, r.ReadFirst, r.FromBit);
+
   Sum_Index <= r.Sum;
-  IsRead    <= r.Load and not r.BackValid;
-  Sum_Read  <= IsRead;
+  Sum_From  <= r.NextIndex mod PerWord_c when r.Begins = '0' else r.FromWord when r.IsFirst = '1' else 0;
+  Sum_Past  <= not r.Begins;
+  HasNext   <= Sum_Has and r.IsOn and not r.Load;
 
   p_registers : process (Clk) is
-    variable word_v : Bit_t;
   begin
     if rising_edge(Clk) then
-      r.HandBits <= TakenBits;
-      r.HandLeft <= TakenLeft;
       if Hand_Take = '1' then
+        r.HandLeft <= without(r.HandLeft, First);
         r.HandSome <= isSeveral(r.HandLeft);
       end if;
       if ReadGoes = '1' then
         r.HandValid <= r.ReadValid;
-        r.HandSome  <= r.ReadValid and isAny(behind(Word_Bits, r.ReadFrom), 6);
+        r.HandSome  <= r.ReadValid and isAny(ReadLeft, 6);
         r.HandIndex <= r.ReadIndex;
+        r.HandFirst <= r.ReadFirst;
         r.HandBits  <= Word_Bits;
-        r.HandLeft  <= behind(Word_Bits, r.ReadFrom);
+        r.HandLeft  <= ReadLeft;
       end if;
+      -- Where a word is left, all others were taken.
       r.BackValid <= Leave;
       r.BackIndex <= r.HandIndex;
-      r.BackBits  <= TakenBits;
+      r.BackBits  <= LeftOut;
 
       if NextGoes = '1' then
         r.ReadValid <= r.NextValid;
         r.ReadIndex <= r.NextIndex;
-        r.ReadFrom  <= r.NextFrom;
+        r.ReadFirst <= '0';
+        if r.NextFirst = '1' and r.NextIndex mod PerWord_c = r.FromWord then
+          r.ReadFirst <= '1';
+        end if;
       end if;
 
       if NextGoes = '1' or r.NextValid = '0' then
-        word_v := to_integer(unsigned(lowestOf(r.Words, WordBits_g)));
-        r.NextValid <= isAny(r.Words, 6);
-        r.NextIndex <= to_integer(to_unsigned(r.Sum, NumberBits_c) & to_unsigned(word_v, WordBits_g));
-        r.NextFrom  <= 0;
-        if r.IsFirst = '1' and word_v = r.FromWord then
-          r.NextFrom <= r.FromBit;
-        end if;
-        r.IsFirst <= r.IsFirst and r.Load;
-        for i in Word_t'range loop
-          if i = word_v then
-            r.Words(i) <= '0';
-          end if;
-        end loop;
+        r.NextValid <= HasNext;
+        r.NextIndex <= to_integer(to_unsigned(r.Sum, NumberBits_c) & to_unsigned(Sum_Word, WordBits_g));
+        r.NextFirst <= r.IsFirst;
+        r.IsFirst   <= r.IsFirst and r.Load;
+        r.Begins    <= r.Begins and r.Load;
       end if;
 
       -- The next summary; the first one only when nothing is at hand any more.
-      if r.IsOn = '1' and r.Load = '0' and isAny(r.Words, 6) = '0' then
+      r.Load <= '0';
+      if r.IsOn = '1' and r.Load = '0' and HasNext = '0' then
         if r.Sum /= Sums_g - 1 then
-          r.Sum  <= r.Sum + 1;
-          r.Load <= '1';
+          r.Sum    <= r.Sum + 1;
+          r.Begins <= '1';
+          r.Load   <= '1';
         elsif (r.NextValid or r.ReadValid or r.HandValid or r.BackValid) = '0' then
-          r.Sum  <= 0;
-          r.Load <= '1';
-        end if;
-      end if;
-      if IsRead = '1' then
-        r.Load  <= '0';
-        r.Words <= Sum_Any;
-        if r.IsFirst = '1' then
-          r.Words <= behind(Sum_Any, r.FromWord);
+          r.Sum    <= 0;
+          r.Begins <= '1';
+          r.Load   <= '1';
         end if;
       end if;
 
@@ -210,14 +207,17 @@ begin
         r.IsOn     <= '1';
         r.Load     <= '1';
         r.IsFirst  <= '1';
+        r.Begins   <= '1';
         r.Sum      <= to_integer(shift_right(Start_Frame, 2 * WordBits_g));
         r.FromWord <= to_integer(shift_right(Start_Frame, WordBits_g)) mod PerWord_c;
         r.FromBit  <= to_integer(Start_Frame) mod PerWord_c;
       end if;
+      if Stop = '1' then
+        r.BackBits <= LeftOut or r.HandLeft;
+      end if;
       if Stop = '1' or Rst = '1' then
         r.IsOn      <= '0';
         r.Load      <= '0';
-        r.Words     <= (others => '0');
         r.NextValid <= '0';
         r.ReadValid <= '0';
         r.HandValid <= '0';

@@ -165,7 +165,7 @@ architecture rtl of frame_store is
     Place     : Bit_t;
     -- The summary says that a frame of the word of First is free, as it was a cycle earlier.
     HasFree   : std_logic;
-    -- The run at First may be written; what its word is then.
+    -- The run at First may be written, as it was a cycle earlier; what its word is then.
     Good      : std_logic;
     Word      : Word_t;
     -- A single frame has come back in the cycle before.
@@ -357,9 +357,15 @@ architecture rtl of frame_store is
   signal IsFilled  : std_logic;
   -- A summary is written with a run less.
   signal MarkNow   : std_logic;
-  signal MarkMask  : Word_t;
+  -- The bits of the run in its word, or of its words in their summary; else that of the word that is written in its.
+  signal IsRun     : std_logic;
+  signal MaskAt    : Bit_t;
+  signal MaskSize  : Size_t;
+  signal Mask      : Word_t;
   -- The word of First, as its summary says.
   signal WordNow   : Word_t;
+  -- Bits that must not be among those of the run: of frames that are not free, or of ones that are where it comes back.
+  signal Hinders   : Word_t;
 
   signal RoveWrite : std_logic;
   signal RoveIndex : natural range 0 to FrameBits_g;
@@ -368,8 +374,9 @@ architecture rtl of frame_store is
   signal ScanOn    : std_logic;
   signal ScanStart : std_logic;
   signal ScanStop  : std_logic;
-  signal ScanReads : std_logic;
   signal ScanSum   : natural range 0 to Sums_c - 1;
+  signal ScanFrom  : Bit_t;
+  signal ScanPast  : std_logic;
   signal WordRead  : std_logic;
   signal ScanIndex : natural range 0 to Words_c - 1;
   signal HandValid : std_logic;
@@ -378,6 +385,13 @@ architecture rtl of frame_store is
   signal BackValid : std_logic;
   signal BackIndex : natural range 0 to Words_c - 1;
   signal BackWord  : Word_t;
+
+  -- The first bit from one on, of the summary that is gone through, else of runs: whether there is one, and which.
+  signal FindIn    : Word_t;
+  signal FindFrom  : natural range 0 to PerWord_c;
+  signal FindBits  : Word_t;
+  signal FindHas   : std_logic;
+  signal FindPlace : Bit_t;
 
   -- Single frames that come back.
   signal ReturnTake  : std_logic;
@@ -415,6 +429,8 @@ begin
   -- Memories. The word of First is there from the second cycle on, summaries in the same cycle.
   ------------------------------------------------------------------------------------------------
   WordNow    <= Word when r.HasFree = '1' else (others => '0');
+  Hinders    <= AnySum when r.IsRow = '1' and r.Give = '1' else not AllSum when r.IsRow = '1' else
+                WordNow when r.Give = '1' else not WordNow;
 
   WriteNow   <= Write or BackValid or (ReturnValid and ReturnOk);
   WriteIndex <= BackIndex when BackValid = '1' else
@@ -424,13 +440,18 @@ begin
   StoreWord  <= WriteWord when WriteNow = '1' else (others => '0');
   ReadIndex  <= ScanIndex when ScanOn = '1' else within(wordOf(r.First), Words_c);
 
-  SumIndex <= ScanSum when ScanReads = '1' else
-              within(r.Sum, Sums_c) when r.State = StateRuns or r.State = StateRow or r.State = StateMark else
+  SumIndex <= within(r.Sum, Sums_c) when r.State = StateRuns or r.State = StateRow or r.State = StateMark else
               WriteIndex / PerWord_c;
   AnySum   <= AnySums(SumIndex);
   RunSum   <= RunSums(SumIndex);
   AllSum   <= AllSums(SumIndex);
   From     <= Roving(within(r.Size, FrameBits_g + 1));
+
+  IsRun    <= '1' when r.State = StateCheck or r.State = StateRow or r.State = StateMark else '0';
+  MaskAt   <= WriteIndex mod PerWord_c when IsRun = '0' else
+              wordOf(r.First) mod PerWord_c when r.IsRow = '1' else bitOf(r.First);
+  MaskSize <= r.Inner when IsRun = '1' else 0;
+  Mask     <= bitsOf(MaskAt, MaskSize);
 
   p_words : process (Clk) is
   begin
@@ -454,14 +475,14 @@ begin
         any_v := AnySum;
         run_v := RunSum;
         all_v := AllSum;
-        any_v(WriteIndex mod PerWord_c) := or WriteWord;
-        run_v(WriteIndex mod PerWord_c) := or runs(WriteWord, MiddleBits_g);
-        all_v(WriteIndex mod PerWord_c) := and WriteWord;
-        if MarkNow = '1' then
-          any_v := AnySum and not MarkMask;
-          run_v := RunSum and not MarkMask;
-          all_v := AllSum and not MarkMask;
-        end if;
+        -- Where a run is taken from a summary there is no word: all is 0.
+        for i in Word_t'range loop
+          if Mask(i) = '1' then
+            any_v(i) := or StoreWord;
+            run_v(i) := or runs(StoreWord, MiddleBits_g);
+            all_v(i) := and StoreWord;
+          end if;
+        end loop;
         AnySums(SumIndex) <= any_v;
         RunSums(SumIndex) <= run_v;
         AllSums(SumIndex) <= all_v;
@@ -558,9 +579,11 @@ begin
       Start_Frame => r.Single,
       Stop        => ScanStop,
       IsOn        => ScanOn,
-      Sum_Read    => ScanReads,
       Sum_Index   => ScanSum,
-      Sum_Any     => AnySum,
+      Sum_From    => ScanFrom,
+      Sum_Past    => ScanPast,
+      Sum_Has     => FindHas,
+      Sum_Word    => FindPlace,
       Word_Read   => WordRead,
       Word_Index  => ScanIndex,
       Word_Bits   => Word,
@@ -571,6 +594,12 @@ begin
       Back_Index  => BackIndex,
       Back_Bits   => BackWord
     );
+
+  FindIn    <= AnySums(ScanSum) when ScanOn = '1' else r.Runs;
+  FindFrom  <= ScanFrom when ScanOn = '1' else r.FromBit;
+  FindBits  <= behind(FindIn, FindFrom, ScanPast and ScanOn);
+  FindHas   <= isAny(FindBits, 6);
+  FindPlace <= to_integer(unsigned(lowestOf(FindBits, WordBits_g)));
 
   i_return : entity work.frame_return
     generic map (
@@ -603,7 +632,6 @@ begin
   ------------------------------------------------------------------------------------------------
   p_next : process (all) is
     variable v      : Registers_t;
-    variable mask_v : Word_t;
     -- It is done, or a single frame has come back; so many more are free then.
     variable done_v : std_logic;
     variable more_v : unsigned(FrameBits_g + 1 downto 0);
@@ -698,6 +726,7 @@ begin
         v.More(i) := '1';
       end if;
     end loop;
+    v.Good    := not isAny(Hinders and Mask, 3);
     v.FromBit := r.Low when r.InWord = '1' else r.From;
     v.Ahead   := r.RespFirst + 1;
     if HandTake = '1' then
@@ -719,12 +748,6 @@ begin
         v.Single := (others => '0');
       end if;
     end if;
-    -- The bits of the run in its word, or of its words in their summary.
-    mask_v := bitsOf(bitOf(r.First), r.Inner);
-    if r.IsRow = '1' then
-      mask_v := bitsOf(wordOf(r.First) mod PerWord_c, r.Inner);
-    end if;
-
     case r.State is
 
       when StateInit =>
@@ -854,8 +877,8 @@ begin
         end if;
 
       when StateFirst =>
-        v.Found := isAny(behind(r.Runs, r.FromBit), 3);
-        v.Place := to_integer(unsigned(lowestOf(behind(r.Runs, r.FromBit), WordBits_g)));
+        v.Found := FindHas;
+        v.Place := FindPlace;
         v.State := StateFound;
 
       when StateFound =>
@@ -888,18 +911,11 @@ begin
         end if;
 
       when StateCheck =>
-        v.Good  := '0';
         v.State := StateWrite;
         if r.Give = '1' then
-          if (WordNow and mask_v) = (mask_v'range => '0') then
-            v.Good := '1';
-          end if;
-          v.Word := WordNow or mask_v;
+          v.Word := WordNow or Mask;
         else
-          if (WordNow and mask_v) = mask_v then
-            v.Good := '1';
-          end if;
-          v.Word := WordNow and not mask_v;
+          v.Word := WordNow and not Mask;
         end if;
 
       when StateWrite =>
@@ -915,16 +931,9 @@ begin
 
       when StateRow =>
         -- Of a run of more words than a summary has, one summary after the other: Left words are known.
-        v.Good  := '0';
         v.State := StateRowDone;
-        if r.Give = '1' then
-          if (AnySum and mask_v) = (mask_v'range => '0') then
-            v.Good := '1';
-          end if;
-        elsif (AllSum and mask_v) = mask_v then
-          v.Good := '1';
-        end if;
-        v.Word := (others => r.Give);
+        -- Only what comes back is written by its words.
+        v.Word := (others => '1');
 
       when StateRowDone =>
         v.State := StateRow;
@@ -993,7 +1002,6 @@ begin
       v.Free := r.Free + more_v(FrameBits_g downto 0);
       v.Less := r.Less + more_v;
     end if;
-    MarkMask <= mask_v;
 
     -- The next search begins behind the run.
     if r.State /= StateClear and r.Ending /= Frames_g then

@@ -30,8 +30,11 @@ package index_pkg is
   -- Whether two bits are set, or more.
   function isSeveral (bits : std_logic_vector) return std_logic;
 
-  -- The bits from number `from` on, the others 0.
-  function behind (bits : std_logic_vector; from : natural) return std_logic_vector;
+  -- The bits from number `from` on, the others 0; that one too where `past` is 1.
+  function behind (bits : std_logic_vector; from : natural; past : std_logic := '0') return std_logic_vector;
+
+  -- The bits but for the one with this number, which is 0.
+  function without (bits : std_logic_vector; place : natural) return std_logic_vector;
 
   -- The number of the first bit that is set, from number `from` on and then from the lowest; 0 if there is none.
   function firstFrom (bits_set : std_logic_vector; from : natural; bits : positive) return std_logic_vector;
@@ -150,13 +153,44 @@ package body index_pkg is
         and not less(B_c(a'length - 1 downto Half_c), A_c(a'length - 1 downto Half_c)));
   end function;
 
-  function behind (bits : std_logic_vector; from : natural) return std_logic_vector is
-    variable bits_v : std_logic_vector(bits'length - 1 downto 0) := bits;
+  function behind (bits : std_logic_vector; from : natural; past : std_logic := '0') return std_logic_vector is
+    -- By groups, so that tools do not compare the whole number for each bit: those before that of `from`, which is
+    -- that, and which bits of it are before it.
+    constant Group_c  : positive := 8;
+    constant Groups_c : positive := (bits'length + Group_c - 1) / Group_c;
+    variable before_v : std_logic_vector(Groups_c - 1 downto 0) := (others => '0');
+    variable is_v     : std_logic_vector(Groups_c - 1 downto 0) := (others => '0');
+    variable below_v  : std_logic_vector(Group_c - 1 downto 0) := (others => '0');
+    variable bits_v   : std_logic_vector(bits'length - 1 downto 0) := bits;
   begin
+    for g in is_v'range loop
+      before_v(g) := '1' when g < from / Group_c else '0';
+      is_v(g)     := '1' when g = from / Group_c else '0';
+    end loop;
+    for i in below_v'range loop
+      below_v(i) := '1' when i < from mod Group_c or (past = '1' and i = from mod Group_c) else '0';
+    end loop;
     for i in bits_v'range loop
-      if i < from then
-        bits_v(i) := '0';
-      end if;
+      bits_v(i) := bits_v(i) and not (before_v(i / Group_c) or (is_v(i / Group_c) and below_v(i mod Group_c)));
+    end loop;
+    return bits_v;
+  end function;
+
+  function without (bits : std_logic_vector; place : natural) return std_logic_vector is
+    -- By groups, as above.
+    constant Group_c  : positive := 8;
+    variable is_v     : std_logic_vector((bits'length + Group_c - 1) / Group_c - 1 downto 0);
+    variable within_v : std_logic_vector(Group_c - 1 downto 0);
+    variable bits_v   : std_logic_vector(bits'length - 1 downto 0) := bits;
+  begin
+    for g in is_v'range loop
+      is_v(g) := '1' when g = place / Group_c else '0';
+    end loop;
+    for i in within_v'range loop
+      within_v(i) := '1' when i = place mod Group_c else '0';
+    end loop;
+    for i in bits_v'range loop
+      bits_v(i) := bits_v(i) and not (is_v(i / Group_c) and within_v(i mod Group_c));
     end loop;
     return bits_v;
   end function;

@@ -96,11 +96,11 @@ architecture rtl of move_words is
   signal Reserved  : WordMask_t;
   signal QueueOut  : Lanes_t;
   signal HasQueued : std_logic;
-  -- Lanes are turned by so many; those of the last two beats. So many more are to be there before some are written.
+  -- The last two beats; lanes are written so many further than they were read, so those of the older one are the first
+  -- ones. So many more beats are to be there before some are written.
   signal Turn      : InBeat_t;
   signal Step      : std_logic;
   signal Take      : std_logic;
-  signal Turned    : Lanes_t;
   signal Newer     : Lanes_t;
   signal Older     : Lanes_t;
   signal Wants     : natural range 0 to 2;
@@ -119,6 +119,7 @@ architecture rtl of move_words is
   signal Leaves    : std_logic;
   signal IsLastBeat : std_logic;
   signal Mask      : WordMask_t;
+  signal LanesNow  : Lanes_t;
   signal Lanes     : Lanes_t;
   -- The longest run that may be told; lanes that tell of a longer one; there was one.
   signal Limit     : Size_t;
@@ -169,10 +170,16 @@ architecture rtl of move_words is
     return all_lanes(LaneBits_c * (which + 1) - 1 downto LaneBits_c * which);
   end function;
 
-  -- Each lane goes so many further.
-  function turnedBy (all_lanes : Lanes_t; lanes_on : natural) return Lanes_t is
+  -- Eight lanes of two beats, each so many further. The longest way first: it is that of fewer lanes.
+  function turned (older_ones : Lanes_t; newer_ones : Lanes_t; lanes_on : InBeat_t) return Lanes_t is
+    variable lanes_v : unsigned(2 * Lanes_t'length - 1 downto 0) := unsigned(newer_ones & older_ones);
   begin
-    return std_logic_vector(rotate_left(unsigned(all_lanes), LaneBits_c * lanes_on));
+    for b in lanes_on'range loop
+      if lanes_on(b) = '1' then
+        lanes_v := shift_left(lanes_v, LaneBits_c * 2 ** b);
+      end if;
+    end loop;
+    return std_logic_vector(lanes_v(2 * Lanes_t'length - 1 downto Lanes_t'length));
   end function;
 
 begin
@@ -217,18 +224,6 @@ begin
       Out_Place => open
     );
 
-  p_turn : process (all) is
-    variable lanes_v : Lanes_t;
-  begin
-    lanes_v := QueueOut;
-    for b in InBeat_t'range loop
-      if Turn(b) = '1' then
-        lanes_v := turnedBy(lanes_v, 2 ** b);
-      end if;
-    end loop;
-    Turned <= lanes_v;
-  end process;
-
   -- Behind the last beat there may be one more that is made of it. Of one that is cut nothing goes on before all have
   -- come, and none has failed.
   Step <= '1' when Running = '1' and (Wants /= 0 or (Wrote = '1' and Leaves = '1'))
@@ -248,11 +243,13 @@ begin
   IsLastBeat <= '1' when beatOf(At) = beatOf(LastAt) else '0';
   NextAt     <= At + 1 when Leaves = '0' else (beatOf(At) + 1) & to_unsigned(0, BeatShift_c);
 
+  LanesNow <= turned(Older, Newer, Turn);
+
   g_write : for i in 0 to BeatWords_c - 1 generate
     signal Lane : std_logic_vector(LaneBits_c - 1 downto 0);
     signal Told : std_logic_vector(LaneBits_c - 1 downto 0);
   begin
-    Lane      <= laneOf(Older, i) when i < Turn else laneOf(Newer, i);
+    Lane      <= laneOf(LanesNow, i);
     IsLeft(i) <= To_Large and Lane(LaneSizeBits_c + 1);
     Mask(i)   <= not IsLeft(i) when i >= inBeat(At) and (IsLastBeat = '0' or i <= inBeat(LastAt)) else '0';
     IsFree(i) <= Lane(LaneSizeBits_c) nor Lane(LaneSizeBits_c + 1);
@@ -334,7 +331,7 @@ begin
         end if;
       end if;
       if Step = '1' then
-        Newer <= Turned;
+        Newer <= QueueOut;
         Older <= Newer;
         Wants <= 0;
         if Wants = 2 then

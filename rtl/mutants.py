@@ -562,15 +562,15 @@ MUTANTS = [
     Mutant(
         "a run is given because it is hinted at",
         "frame_store.vhd",
-        "if (WordNow and mask_v) = mask_v then",
-        "if (WordNow and mask_v) = mask_v or r.HasHint = '1' then",
+        "v.Good    := not isAny(Hinders and Mask, 3);",
+        "v.Good    := not isAny(Hinders and Mask, 3) or (r.HasHint and not r.Give);",
         "proof:frame_store",
     ),
     Mutant(
         "a frame comes back twice",
         "frame_store.vhd",
-        "if (WordNow and mask_v) = (mask_v'range => '0') then",
-        "if true then",
+        "WordNow when r.Give = '1' else not WordNow;",
+        "(others => '0') when r.Give = '1' else not WordNow;",
         "proof:frame_store",
     ),
     Mutant(
@@ -611,8 +611,8 @@ MUTANTS = [
     Mutant(
         "a word with a free frame counts as free",
         "frame_store.vhd",
-        "all_v(WriteIndex mod PerWord_c) := and WriteWord;",
-        "all_v(WriteIndex mod PerWord_c) := or WriteWord;",
+        "all_v(i) := and StoreWord;",
+        "all_v(i) := or StoreWord;",
         STORE,
     ),
     Mutant(
@@ -688,14 +688,21 @@ MUTANTS = [
     Mutant(
         "a frame at hand is given twice",
         "frame_scan.vhd",
-        "TakenLeft(i) <= '0';",
+        "r.HandLeft <= without(r.HandLeft, First);",
         "null;",
         "proof:frame_store",
     ),
     Mutant(
         "what was taken of the word at hand is not written",
         "frame_scan.vhd",
-        "TakenBits(i) <= '0';",
+        "r.BackBits  <= LeftOut;",
+        "r.BackBits  <= r.HandBits;",
+        STORE,
+    ),
+    Mutant(
+        "what is left of the word at hand is lost when something else is asked for",
+        "frame_scan.vhd",
+        "r.BackBits <= LeftOut or r.HandLeft;",
         "null;",
         STORE,
     ),
@@ -707,17 +714,24 @@ MUTANTS = [
         STORE,
     ),
     Mutant(
-        "a summary is read in the cycle in which a word is written",
+        "a word that is read is looked for once more",
         "frame_scan.vhd",
-        "IsRead    <= r.Load and not r.BackValid;",
-        "IsRead    <= r.Load;",
+        "Sum_Past  <= not r.Begins;",
+        "Sum_Past  <= '0';",
+        STORE,
+    ),
+    Mutant(
+        "what is looked for among runs is read as a word",
+        "frame_scan.vhd",
+        "HasNext   <= Sum_Has and r.IsOn and not r.Load;",
+        "HasNext   <= Sum_Has and not r.Load;",
         STORE,
     ),
     Mutant(
         "a search begins with its word instead of its frame",
         "frame_scan.vhd",
-        "r.HandLeft  <= behind(Word_Bits, r.ReadFrom);",
-        "r.HandLeft  <= Word_Bits;",
+        "ReadLeft   <= takeable(Word_Bits, r.ReadFirst, r.FromBit);",
+        "ReadLeft   <= Word_Bits;",
         STORE,
     ),
     Mutant(
@@ -1625,8 +1639,8 @@ MUTANTS = [
     Mutant(
         "the gate is open for what moves",
         "dying_ranges.vhd",
-        "if Add = '1' and Ranges(i).Stage = StageNone",
-        "if Add = '1' and Add_Moved = '0' and Ranges(i).Stage = StageNone",
+        "if Add = '1' and AddPlace = i then",
+        "if Add = '1' and Add_Moved = '0' and AddPlace = i then",
         TRACE,
     ),
     Mutant(
@@ -1667,15 +1681,15 @@ MUTANTS = [
     Mutant(
         "words that move to another place of their beat stay where they were in it",
         "move_words.vhd",
-        "if Turn(b) = '1' then",
+        "if lanes_on(b) = '1' then",
         "if false then",
         "bench:*tb_allocator*on many pages*",
     ),
     Mutant(
         "a beat that is made of two is one of them",
         "move_words.vhd",
-        "Lane      <= laneOf(Older, i) when i < Turn else laneOf(Newer, i);",
-        "Lane      <= laneOf(Newer, i);",
+        "unsigned(newer_ones & older_ones);",
+        "unsigned(newer_ones & newer_ones);",
         "bench:*tb_allocator*on many pages*",
     ),
     Mutant(
@@ -1835,8 +1849,8 @@ MUTANTS = [
     Mutant(
         "the gate is open to the regions behind the first one",
         "dying_ranges.vhd",
-        "before_v(i) := not isBelow(regionOf(all_ranges(i).Last), regionOf(which));",
-        "before_v(i) := not isBelow(regionOf(all_ranges(i).First), regionOf(which));",
+        "Ranges(i) <= (StageDraining, unsigned(Add_First), unsigned(Add_Last));",
+        "Ranges(i) <= (StageDraining, unsigned(Add_First), regionOf(unsigned(Add_First)) & withinOf(unsigned(Add_Last)));",
         TRACE,
     ),
     Mutant(
