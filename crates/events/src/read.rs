@@ -62,7 +62,7 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, ReadError> {
         let failed = |source| ReadError::File { path: path.to_owned(), source };
         let not_one = |what: String| ReadError::NotOne { path: path.to_owned(), what };
-        let file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(|error| failed(absent(path, error)))?;
         let meta = file.metadata().map_err(failed)?;
         if meta.is_dir() {
             return Err(not_one("it is a folder".to_owned()));
@@ -199,6 +199,24 @@ fn about(metadata: &ParquetMetaData, path: &Path) -> Result<About, ReadError> {
         return Err(not_one(format!("it has {} memories", about.memories.len())));
     }
     Ok(about)
+}
+
+/// Why a log cannot be opened, with those that are there instead: of several modes, spaces or processes each has a word
+/// of its own before the end of its name.
+fn absent(path: &Path, error: std::io::Error) -> std::io::Error {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (Some(stem), Some(end)) = (path.file_stem(), path.extension()) else { return error };
+    let (begin, end) =
+        (format!("{}.", stem.to_string_lossy()), format!(".{}", end.to_string_lossy()));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut there: Vec<_> =
+        names.filter(|it| it.starts_with(&begin) && it.ends_with(&end)).collect();
+    there.sort();
+    if there.is_empty() || error.kind() != std::io::ErrorKind::NotFound {
+        return error;
+    }
+    std::io::Error::new(error.kind(), format!("{error}; there are {}", there.join(", ")))
 }
 
 /// Whether row groups have as many rows as the file is said to have.

@@ -315,6 +315,21 @@ fn what_is_no_log_is_named() {
 }
 
 #[test]
+fn a_log_that_is_not_there_is_told_with_those_of_its_run() {
+    let folder = Scratch::new().0.with_extension("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let missing = folder.join("log.parquet");
+    let told = || Reader::open(&missing).err().expect("it is not there").to_string();
+    assert!(told().ends_with("(os error 2)"), "{}", told());
+    for name in ["log.on-demand.parquet", "log.managed.parquet", "log.txt", "blog.a.parquet"] {
+        std::fs::write(folder.join(name), "").unwrap();
+    }
+    let told = told();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(told.ends_with("; there are log.managed.parquet, log.on-demand.parquet"), "{told}");
+}
+
+#[test]
 fn another_schema_and_another_version_are_named() {
     use parquet::data_type::Int32Type;
     use parquet::file::metadata::KeyValue;

@@ -146,7 +146,10 @@ impl fmt::Debug for NamedScheme {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemeError {
     /// There is no such scheme.
-    #[error("there is no placement scheme named {name:?}; schemes are: {schemes}")]
+    #[error(
+        "there is no placement scheme named {name:?}; schemes are: {schemes}; a library of your own \
+         is named by its path, which ends in .so"
+    )]
     Name {
         /// The name given.
         name: String,

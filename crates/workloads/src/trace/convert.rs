@@ -32,17 +32,21 @@ pub struct Converted {
 /// [`TraceError`]: what cannot be read, or written. What `to` was before, it is then.
 pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<Converted, TraceError> {
     let mut source = Source::open(from, gpus).map_err(|error| error.of(from))?;
-    let unwritable = |source| TraceError::Write(parquet::errors::ParquetError::from(source).into());
+    let unwritable = |error: std::io::Error| {
+        let named = std::io::Error::new(error.kind(), format!("{}: {error}", to.display()));
+        TraceError::Write(parquet::errors::ParquetError::from(named).into())
+    };
     if let Some(stream) = stream(to).map_err(unwritable)? {
         return write(&mut source, stream).map_err(|error| error.of(from));
     }
     // What a link leads to, not the link.
-    let to = &to.canonicalize().unwrap_or_else(|_| to.to_owned());
-    let part = part(to);
+    let place = &to.canonicalize().unwrap_or_else(|_| to.to_owned());
+    let part = part(place);
     let file = File::create(&part).map_err(unwritable)?;
-    let converted = write(&mut source, file)
-        .map_err(|error| error.of(from))
-        .and_then(|converted| std::fs::rename(&part, to).map_err(unwritable).map(|()| converted));
+    let converted =
+        write(&mut source, file).map_err(|error| error.of(from)).and_then(|converted| {
+            std::fs::rename(&part, place).map_err(unwritable).map(|()| converted)
+        });
     if converted.is_err() {
         // What went wrong is worth more than that this may not work either.
         let _ = std::fs::remove_file(&part);
@@ -145,6 +149,15 @@ mod tests {
             assert!(!part(file).exists(), "{}", file.display());
             std::fs::remove_file(file).unwrap();
         }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let from = test_file("homeless.csv", ROWS);
+        let error = convert(&from, Path::new("/no/such/a.parquet"), 1).unwrap_err().to_string();
+        std::fs::remove_file(&from).unwrap();
+        let told = "the trace cannot be written: /no/such/a.parquet: No such file or directory";
+        assert!(error.contains(told), "{error}");
     }
 
     #[test]

@@ -27,8 +27,16 @@ const LEVEL: i32 = 9;
 
 /// Why a trace cannot be written.
 #[derive(Debug, Error)]
-#[error("the trace cannot be written: {0}")]
+#[error("the trace cannot be written: {}", said(.0))]
 pub struct TraceWriteError(#[from] ParquetError);
+
+/// What the system or the Parquet library says.
+fn said(error: &ParquetError) -> String {
+    match error {
+        ParquetError::External(source) => source.to_string(),
+        other => other.to_string(),
+    }
+}
 
 /// Consecutive lines that one wavefront instruction accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,7 +81,8 @@ impl Format for Lackey {
 /// One line; `None` if it is no access to data.
 fn parse(line: &[u8]) -> Result<Option<Line>, &'static str> {
     const EXPECTED: &str = "it is none of \"I  ADDRESS,SIZE\", \" L ADDRESS,SIZE\", \" S …\", \" M …\" and \
-         \"==…\", which `valgrind --tool=lackey --trace-mem=yes` writes, and the file begins like no other trace";
+         \"==…\", which `valgrind --tool=lackey --trace-mem=yes` writes, and the file begins like no other trace; a CSV \
+         begins with the names of its columns, with address and write among them";
     let (kinds, rest): (&[Kind], _) = match line {
         [] => return Ok(None),
         [b'=', b'=', ..] | [b'-', b'-', ..] | [b'*', b'*', ..] => return Ok(None),
