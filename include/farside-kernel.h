@@ -112,7 +112,7 @@ typedef struct farside_growable {
     uint64_t address; /* of the first element; 0: there is none yet. Changes when it grows */
     uint64_t length;  /* elements that were added */
     uint32_t element; /* bytes of one element */
-    uint8_t memory;   /* which of the card's own memories it is in, from 0 on */
+    uint8_t memory;   /* which of the card's own memories it is in, from 0 on; see FARSIDE_EAGER_IN */
     uint8_t at_once[3];
     uint64_t reserved;
 } farside_growable;
@@ -120,6 +120,12 @@ typedef struct farside_growable {
 /* An empty one, of elements of a type; in the first of the card's own memories, or in that of a number. */
 #define FARSIDE_GROWABLE(type) FARSIDE_GROWABLE_IN(type, 0)
 #define FARSIDE_GROWABLE_IN(type, memory) { 0, 0, sizeof(type), memory, { 0, 0, 0 }, 0 }
+
+/* For the memory's number, here and of columns: what is reserved has memory at once (FARSIDE_EAGER), twice as much
+ * as there are elements at the worst until it is finished; where there is too little, elements are refused before
+ * any of them is written. Else a page gets memory when it is first touched, and a kernel whose touch finds none
+ * left fails. As in FARSIDE_GROWABLE_IN(double, FARSIDE_EAGER_IN(0)). */
+#define FARSIDE_EAGER_IN(memory) ((uint8_t)((memory) | 0x80u))
 
 /* A column of Arrow in the card's own memory: values, or texts, of which some may be null. Begins as
  * FARSIDE_COLUMN or FARSIDE_TEXTS. length is to be read; all members are the services' to write. */

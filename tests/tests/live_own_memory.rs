@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farside::{
-    Backing, CardBuffer, Error, Growable, KernelContext, KernelError, LiveError, Read, Space,
-    WindowError, Write, WriteSpan,
+    AllocOptions, Backing, CardBuffer, ColumnBuilder, Error, Growable, KernelContext, KernelError,
+    LiveError, Read, Space, TextBuilder, WindowError, Write, WriteSpan,
 };
 
 const OWN: u64 = 16 << 20;
@@ -225,6 +225,88 @@ fn a_growing_vector_is_returned_and_read_by_everybody() {
     drop(space);
     assert_eq!(buffer.to_vec().unwrap(), [0; 10]);
     drop(buffer);
+}
+
+/// Bytes that are free in the first of the own memories of a kernel's card.
+fn free_in(kernel: &KernelContext) -> Result<u64, KernelError> {
+    Ok(kernel.own_memories()?[0].bytes_free)
+}
+
+#[test]
+fn a_growing_vector_gets_memory_page_by_page_or_at_once() {
+    let space = space(1);
+    let before = free(&space);
+    let taken = run(&space, |kernel| {
+        let taken_by = |kernel: &mut KernelContext, options: AllocOptions| {
+            let (before, mut vector) = (free_in(kernel)?, Growable::with_options(options));
+            vector.push(kernel, 7u64)?;
+            let reserved = before - free_in(kernel)?;
+            let finished = vector.finish(kernel)?;
+            Ok((reserved, before - free_in(kernel)?, finished.len()))
+        };
+        Ok([taken_by(kernel, Backing::Lazy.into())?, taken_by(kernel, Backing::Eager.into())?])
+    });
+    let page = PAGE as u64;
+    assert_eq!(taken.unwrap(), [(page, page, 1), (64 << 10, page, 1)]);
+    assert_eq!(free(&space), before);
+}
+
+#[test]
+fn a_vector_with_memory_at_once_fills_all_there_is_and_refuses_before_it_writes() {
+    let space = space(1);
+    let before = free(&space);
+    let (len, refused, values) = run(&space, |kernel| {
+        let mut vector = Growable::with_options(Backing::Eager);
+        let part: Vec<u64> = (0..1000).collect();
+        let refused = loop {
+            if let Err(error) = vector.extend(kernel, &part) {
+                break error;
+            }
+        };
+        let len = vector.len();
+        Ok((len, refused, vector.finish(kernel)?))
+    })
+    .unwrap();
+    let KernelError::Window { error: WindowError::Refused { .. }, .. } = refused else {
+        panic!("{refused}")
+    };
+    // All but what one part takes, and not half of it.
+    assert!(len as u64 * 8 > OWN - 8000, "{len}");
+    assert!(len % 1000 == 0, "{len}: no part was written in part");
+    let right = |(n, value): (usize, &u64)| *value == n as u64 % 1000;
+    assert!(values.host().unwrap().iter().enumerate().all(right));
+    drop(values);
+    assert_eq!(free(&space), before);
+}
+
+#[test]
+fn columns_get_memory_at_once_too() {
+    let space = space(1);
+    let taken = run(&space, |kernel| {
+        let before = free_in(kernel)?;
+        let mut numbers = ColumnBuilder::<u64>::with_options(Backing::Eager);
+        numbers.extend_nullable(kernel, &[Some(1), None])?;
+        numbers.extend(kernel, &[0; 8])?;
+        let of_numbers = before - free_in(kernel)?;
+        let mut texts = TextBuilder::with_options(Backing::Eager);
+        texts.extend(kernel, &["a", "b"])?;
+        let of_texts = before - of_numbers - free_in(kernel)?;
+        let (numbers, texts) = (numbers.finish(kernel)?, texts.finish(kernel)?);
+        Ok((of_numbers, of_texts, before - free_in(kernel)?, numbers.len + texts.len))
+    });
+    // Values and validity, texts and where they begin: 64 KiB each, and in the end a page each.
+    assert_eq!(taken.unwrap(), (128 << 10, 128 << 10, 4 * PAGE as u64, 12));
+}
+
+#[test]
+fn what_may_only_be_read_does_not_grow() {
+    let space = space(1);
+    let before = free(&space);
+    let error =
+        run(&space, |kernel| Growable::with_options(Backing::Lazy.read_only()).push(kernel, 1u64));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("read_only()"), "{error}");
+    assert_eq!(free(&space), before);
 }
 
 #[test]

@@ -91,6 +91,10 @@ pub struct AllocOptions {
 }
 
 impl AllocOptions {
+    /// Those of [`Backing::Lazy`].
+    pub(crate) const LAZY: AllocOptions =
+        AllocOptions { backing: Backing::Lazy, memory: OwnMemoryId(0), rights: Rights::ReadWrite };
+
     /// In a memory of the card's.
     #[must_use]
     pub const fn in_memory(self, memory: OwnMemoryId) -> AllocOptions {
@@ -107,11 +111,16 @@ impl AllocOptions {
         let AllocOptions { backing, memory, rights } = self;
         AllocRequest::Malloc { bytes, memory: memory.0, rights, lazy: backing == Backing::Lazy }
     }
+
+    /// Another size for what has its memory and its rights already.
+    pub(crate) fn realloc(self, address: u64, bytes: u64) -> AllocRequest {
+        AllocRequest::Realloc { address, bytes, lazy: self.backing == Backing::Lazy }
+    }
 }
 
 impl From<Backing> for AllocOptions {
     fn from(backing: Backing) -> AllocOptions {
-        AllocOptions { backing, memory: OwnMemoryId(0), rights: Rights::ReadWrite }
+        AllocOptions { backing, ..AllocOptions::LAZY }
     }
 }
 

@@ -83,6 +83,34 @@ KERNEL(build)
     return farside_tell(ctx, arguments[3].word, columns, sizeof columns);
 }
 
+/* (value memory, write u64[3]): what a vector, a column of numbers and one of texts take of a memory by one element
+ * each, where they have memory at once. */
+KERNEL(build_eagerly)
+{
+    const uint8_t memory = (uint8_t)arguments[0].word;
+    farside_growable all = FARSIDE_GROWABLE_IN(uint64_t, FARSIDE_EAGER_IN(memory));
+    farside_column numbers = FARSIDE_COLUMN_IN(uint64_t, FARSIDE_EAGER_IN(memory));
+    farside_column texts = FARSIDE_TEXTS_IN(FARSIDE_EAGER_IN(memory));
+    const uint64_t one = 1;
+    const uint32_t length = 1;
+    uint64_t left[4];
+    int32_t error;
+    (void)count, (void)result;
+    left[0] = free_of(ctx, memory);
+    if ((error = farside_extend(ctx, &all, &one, 1)))
+        return error;
+    left[1] = free_of(ctx, memory);
+    if ((error = farside_add_values(ctx, &numbers, &one, NULL, 1)))
+        return error;
+    left[2] = free_of(ctx, memory);
+    if ((error = farside_add_texts(ctx, &texts, "a", &length, NULL, 1)))
+        return error;
+    left[3] = free_of(ctx, memory);
+    for (int i = 0; i < 3; i++)
+        left[i] -= left[i + 1];
+    return farside_tell(ctx, arguments[1].word, left, 3 * sizeof *left);
+}
+
 /* (value which): what makes no sense, one by one; the kernel goes on as if nothing were wrong. */
 KERNEL(misuse)
 {
@@ -102,6 +130,7 @@ static const farside_kernel kernels[] = {
     { "m.list", list },
     { "m.try_alloc", try_alloc },
     { "m.build", build },
+    { "m.build_eagerly", build_eagerly },
     { "m.misuse", misuse },
 };
 

@@ -99,3 +99,15 @@ fn vectors_and_columns_that_a_kernel_in_c_builds_stay_in_their_memory() {
         assert_eq!(free(&space), [DDR, HBM]);
     }
 }
+
+#[test]
+fn vectors_and_columns_of_a_kernel_in_c_get_memory_at_once_where_it_says_so() {
+    let space = space();
+    for memory in [0u64, 1] {
+        let mut taken = space.alloc::<u64>(3).unwrap();
+        call(&space, "m.build_eagerly", (Value(memory), Write(&mut taken))).unwrap();
+        // Texts are bytes, and where they begin.
+        assert_eq!(taken[..], [64 << 10, 64 << 10, 128 << 10], "{memory}");
+        assert_eq!(free(&space), [DDR, HBM]);
+    }
+}

@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use super::KernelContext;
 use super::own::{CardBuffer, Growable, Made};
 use crate::error::KernelError;
-use crate::own_memory::OwnMemoryId;
+use crate::own_memory::{AllocOptions, OwnMemoryId};
 
 /// A column that a kernel has made and handed over ([`ColumnBuilder::hand_over`]); `Space::take_over_column` makes a
 /// `CardColumn` of it.
@@ -82,7 +82,13 @@ impl<T: Pod> ColumnBuilder<T> {
 
     /// The same in one of the card's own memories, all of its parts.
     pub const fn in_memory(memory: OwnMemoryId) -> ColumnBuilder<T> {
-        ColumnBuilder { rows: Rows::in_memory(memory), of: PhantomData }
+        let options = AllocOptions::LAZY.in_memory(memory);
+        ColumnBuilder { rows: Rows::of_options(options), of: PhantomData }
+    }
+
+    /// The same as [`AllocOptions`] say, all of its parts: see [`Growable::with_options`].
+    pub fn with_options(options: impl Into<AllocOptions>) -> ColumnBuilder<T> {
+        ColumnBuilder { rows: Rows::of_options(options.into()), of: PhantomData }
     }
 
     /// Number of rows.
@@ -150,7 +156,12 @@ impl TextBuilder {
 
     /// The same in one of the card's own memories, all of its parts.
     pub const fn in_memory(memory: OwnMemoryId) -> TextBuilder {
-        TextBuilder { rows: Rows::in_memory(memory) }
+        TextBuilder { rows: Rows::of_options(AllocOptions::LAZY.in_memory(memory)) }
+    }
+
+    /// The same as [`AllocOptions`] say, all of its parts: see [`Growable::with_options`].
+    pub fn with_options(options: impl Into<AllocOptions>) -> TextBuilder {
+        TextBuilder { rows: Rows::of_options(options.into()) }
     }
 
     /// Number of rows.
@@ -214,11 +225,11 @@ impl Default for TextBuilder {
 }
 
 impl Rows {
-    pub(crate) const fn in_memory(memory: OwnMemoryId) -> Rows {
+    pub(crate) const fn of_options(options: AllocOptions) -> Rows {
         Rows {
-            values: Growable::in_memory(memory),
-            offsets: Growable::in_memory(memory),
-            validity: Growable::in_memory(memory),
+            values: Growable::of_options(options),
+            offsets: Growable::of_options(options),
+            validity: Growable::of_options(options),
             len: 0,
             nulls: 0,
             bits: 0,
@@ -350,8 +361,8 @@ impl Rows {
         self.values.settle(kernel)?;
         self.offsets.settle(kernel)?;
         self.validity.settle(kernel)?;
-        let memory = self.values.parts().memory;
-        let rows = std::mem::replace(self, Rows::in_memory(memory));
+        let options = self.values.parts().options;
+        let rows = std::mem::replace(self, Rows::of_options(options));
         let Made { addr, len } = rows.values.hand_over(kernel)?;
         Ok(MadeColumn {
             values: Made { addr, len: len / element.max(1) as u64 },

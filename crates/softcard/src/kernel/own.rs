@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use farside_card::interface::AllocRequest;
 use farside_card::window::AllocError;
-use farside_types::{Access, CancelReason, CardId, PAGE_SIZE, VirtAddr};
+use farside_types::{Access, CancelReason, CardId, PAGE_SIZE, Rights, VirtAddr};
 
 use super::KernelContext;
 use crate::card::Embedder;
@@ -18,7 +18,7 @@ use crate::job::{Granted, Lent, QuickGrant};
 use crate::own_memory::{AllocOptions, OwnMemory, OwnMemoryId};
 use crate::span::{ReadSpan, WriteSpan};
 use crate::view::WriteView;
-use crate::window::{Backing, WindowError};
+use crate::window::WindowError;
 
 /// Bytes that a growing vector reserves first.
 const FIRST_BYTES: u64 = 64 << 10;
@@ -37,7 +37,7 @@ pub struct Growable<T> {
     len: usize,
     /// Bytes that are held at once while values are added.
     at_once: usize,
-    memory: OwnMemoryId,
+    options: AllocOptions,
     of: PhantomData<fn() -> T>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct GrowableParts {
     pub(crate) len: usize,
     /// Bytes.
     pub(crate) at_once: usize,
-    pub(crate) memory: OwnMemoryId,
+    pub(crate) options: AllocOptions,
 }
 
 /// Values in a card's own memory: what a kernel has made as a [`Growable`] and returned, or the program has asked
@@ -300,18 +300,30 @@ impl<T: Pod> Growable<T> {
 
     /// The same in one of the card's own memories, in which it stays however it grows.
     pub const fn in_memory(memory: OwnMemoryId) -> Growable<T> {
-        Growable { addr: 0, reserved: 0, len: 0, at_once: AT_ONCE, memory, of: PhantomData }
+        Growable::of_options(AllocOptions::LAZY.in_memory(memory))
+    }
+
+    /// The same as [`AllocOptions`] say. [`Backing::Eager`](crate::Backing::Eager): what is reserved has memory at once, twice as much as there are values
+    /// at the worst until it is finished; where there is too little, values are refused before any of them is written.
+    ///
+    /// What may only be read, its kernel could not fill: adding values to such a one is an error.
+    pub fn with_options(options: impl Into<AllocOptions>) -> Growable<T> {
+        Growable::of_options(options.into())
+    }
+
+    pub(crate) const fn of_options(options: AllocOptions) -> Growable<T> {
+        Growable { addr: 0, reserved: 0, len: 0, at_once: AT_ONCE, options, of: PhantomData }
     }
 
     /// One that was taken apart by [`Growable::parts`]; whatever they are, nothing but its kernel's own memory is written.
     pub(crate) fn of_parts(parts: GrowableParts) -> Growable<T> {
-        let GrowableParts { addr, reserved, len, at_once, memory } = parts;
-        Growable { addr, reserved, len, at_once, memory, of: PhantomData }
+        let GrowableParts { addr, reserved, len, at_once, options } = parts;
+        Growable { addr, reserved, len, at_once, options, of: PhantomData }
     }
 
     pub(crate) fn parts(&self) -> GrowableParts {
-        let Growable { addr, reserved, len, at_once, memory, .. } = *self;
-        GrowableParts { addr, reserved, len, at_once, memory }
+        let Growable { addr, reserved, len, at_once, options, .. } = *self;
+        GrowableParts { addr, reserved, len, at_once, options }
     }
 
     /// Number of values.
@@ -382,14 +394,21 @@ impl<T: Pod> Growable<T> {
             return Ok(());
         }
         check_alignment::<T>(kernel.job.card).map_err(|error| kernel.window_error(error))?;
+        if self.options.rights == Rights::Read {
+            let why = "what may only be read cannot grow: its kernel could not write it; leave read_only() out";
+            return Err(kernel.fail(why));
+        }
         let ample = bytes.max(self.reserved.saturating_mul(2)).max(FIRST_BYTES);
-        let (addr, reserved) = match kernel.resize(self.addr, self.memory, ample) {
-            // There are fewer addresses than that in one piece.
+        let (addr, reserved) = match kernel.resize(self.addr, self.options, ample) {
+            // There are fewer addresses than that in one piece, or pages for what has them at once.
             Err(KernelError::Window {
                 error:
-                    WindowError::Refused { error: AllocError::NoSpace | AllocError::TooLarge, .. },
+                    WindowError::Refused {
+                        error: AllocError::NoSpace | AllocError::TooLarge | AllocError::NoFrames,
+                        ..
+                    },
                 ..
-            }) => (kernel.resize(self.addr, self.memory, bytes)?, bytes),
+            }) => (kernel.resize(self.addr, self.options, bytes)?, bytes),
             addr => (addr?, ample),
         };
         (self.addr, self.reserved) = (addr, reserved);
@@ -442,7 +461,7 @@ impl<T: Pod> Growable<T> {
         match bytes_of::<T>(self.len) {
             0 if self.addr == 0 => Ok(0),
             0 => kernel.free_at(self.addr).map(|()| 0),
-            bytes => kernel.resize(self.addr, self.memory, bytes),
+            bytes => kernel.resize(self.addr, self.options, bytes),
         }
     }
 }
@@ -501,8 +520,8 @@ impl KernelContext {
         if span.start() == 0 {
             return Err(self.window_error(WindowError::NotOwn { addr: VirtAddr(0) }));
         }
-        // It has its memory already.
-        let addr = self.resize(span.start(), OwnMemoryId(0), bytes_of::<T>(len))?;
+        // It has its memory and its rights already.
+        let addr = self.resize(span.start(), AllocOptions::LAZY, bytes_of::<T>(len))?;
         *span = WriteSpan::raw(addr, len);
         Ok(())
     }
@@ -535,13 +554,13 @@ impl KernelContext {
         KernelError::Window { kernel: self.job.name.clone(), error }
     }
 
-    /// Another size for an allocation of its own, or the first, in a memory, where `addr` is 0.
-    fn resize(&mut self, addr: u64, memory: OwnMemoryId, bytes: u64) -> Result<u64, KernelError> {
+    /// Another size for an allocation of its own, or the first, where `addr` is 0.
+    fn resize(&mut self, addr: u64, options: AllocOptions, bytes: u64) -> Result<u64, KernelError> {
         let request = match addr {
-            0 => Backing::Lazy.in_memory(memory).malloc(bytes),
+            0 => options.malloc(bytes),
             _ => {
                 self.check_own(addr)?;
-                AllocRequest::Realloc { address: addr, bytes, lazy: true }
+                options.realloc(addr, bytes)
             }
         };
         let moved = self.allocate(request)?;

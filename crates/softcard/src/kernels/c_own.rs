@@ -30,6 +30,8 @@ const LAZY: u32 = 0;
 const EAGER: u32 = 1;
 /// Beside one of these.
 const READ_ONLY: u32 = 2;
+/// Beside the number of a growing vector's memory (`FARSIDE_EAGER_IN`): what it reserves has memory at once.
+const GROWS_EAGERLY: u8 = 0x80;
 
 /// `farside_growable`.
 #[repr(C)]
@@ -41,7 +43,7 @@ pub(super) struct CGrowable {
     length: u64,
     /// Bytes of an element.
     element: u32,
-    /// The number of the memory that it is in.
+    /// The number of the memory that it is in, and [`GROWS_EAGERLY`].
     memory: u8,
     /// Bytes that are held at once, the lowest first; 0 at first.
     at_once: [u8; 3],
@@ -72,8 +74,13 @@ impl CGrowable {
             0 => AT_ONCE,
             at_once => at_once as usize,
         };
-        let (len, memory) = (bytes as usize, OwnMemoryId(memory));
-        Ok(Growable::of_parts(GrowableParts { addr: address, reserved, len, at_once, memory }))
+        let backing = match memory & GROWS_EAGERLY {
+            0 => Backing::Lazy,
+            _ => Backing::Eager,
+        };
+        let options = backing.in_memory(OwnMemoryId(memory & !GROWS_EAGERLY));
+        let len = bytes as usize;
+        Ok(Growable::of_parts(GrowableParts { addr: address, reserved, len, at_once, options }))
     }
 
     pub(super) fn element_bytes(&self) -> usize {
