@@ -18,7 +18,7 @@ entity dying_ranges is
     -- Of a page's number in the window, and in its region.
     PageBits_g : positive;
     LeafBits_g : positive;
-    Ranges_g   : positive := 4
+    Ranges_g   : positive range 2 to positive'high := 4
   );
   port (
     Clk         : in    std_logic;

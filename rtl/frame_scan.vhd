@@ -147,6 +147,7 @@ begin
 
   ReadLeft   <= takeable(Word_Bits, r.ReadFirst, r.FromBit);
 
+  -- The lowest of no words is the last one, behind which there is none, so a summary of nothing ends.
   Sum_Index <= r.Sum;
   Sum_From  <= r.NextIndex mod PerWord_c when r.Begins = '0' else r.FromWord when r.IsFirst = '1' else 0;
   Sum_Past  <= not r.Begins;

@@ -201,9 +201,15 @@ fn about(metadata: &ParquetMetaData, path: &Path) -> Result<About, ReadError> {
     Ok(about)
 }
 
+/// Logs that are named instead of one that is not there.
+const NAMED: usize = 8;
+
 /// Why a log cannot be opened, with those that are there instead: of several modes, spaces or processes each has a word
 /// of its own before the end of its name.
 fn absent(path: &Path, error: std::io::Error) -> std::io::Error {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return error;
+    }
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Some(stem), Some(end)) = (path.file_stem(), path.extension()) else { return error };
     let (begin, end) =
@@ -213,10 +219,15 @@ fn absent(path: &Path, error: std::io::Error) -> std::io::Error {
     let mut there: Vec<_> =
         names.filter(|it| it.starts_with(&begin) && it.ends_with(&end)).collect();
     there.sort();
-    if there.is_empty() || error.kind() != std::io::ErrorKind::NotFound {
+    if there.is_empty() {
         return error;
     }
-    std::io::Error::new(error.kind(), format!("{error}; there are {}", there.join(", ")))
+    let more = match there.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    there.truncate(NAMED);
+    std::io::Error::new(error.kind(), format!("{error}; there are {}{more}", there.join(", ")))
 }
 
 /// Whether row groups have as many rows as the file is said to have.

@@ -324,9 +324,12 @@ fn a_log_that_is_not_there_is_told_with_those_of_its_run() {
     for name in ["log.on-demand.parquet", "log.managed.parquet", "log.txt", "blog.a.parquet"] {
         std::fs::write(folder.join(name), "").unwrap();
     }
-    let told = told();
+    let few = told();
+    (0..8).for_each(|it| std::fs::write(folder.join(format!("log.{it}.parquet")), "").unwrap());
+    let many = told();
     std::fs::remove_dir_all(&folder).unwrap();
-    assert!(told.ends_with("; there are log.managed.parquet, log.on-demand.parquet"), "{told}");
+    assert!(few.ends_with("; there are log.managed.parquet, log.on-demand.parquet"), "{few}");
+    assert!(many.ends_with(", log.6.parquet, log.7.parquet and 2 more"), "{many}");
 }
 
 #[test]
@@ -397,7 +400,7 @@ fn flipped(whole: &[u8], file: &Scratch, bit: usize) -> Result<Vec<Event>, ReadE
     read(&file.0).map(|(events, _)| events)
 }
 
-/// Whatever bit it is that flips, no log has other events.
+/// Of the bits that are tried, the footer's too, none makes other events.
 #[test]
 fn a_bit_that_flips_is_an_error_with_its_place_or_changes_no_event() {
     let file = Scratch::new();

@@ -16,7 +16,7 @@ pub(crate) struct Prices {
     page: Price,
     /// When the last chain ended.
     ended: Time,
-    /// Faults that were open when some were last answered. Those that are open while one is decided are fewer: the
+    /// Faults that were open when a chain last answered some. Those that are open while one is decided are fewer: the
     /// others of its burst have not been seen.
     waiting: u64,
 }

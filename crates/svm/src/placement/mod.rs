@@ -110,9 +110,10 @@ pub struct Costs {
     /// An access of a card to a line of another memory.
     pub far: Span,
     /// By how much those who wait are later, all together, if a page more comes along with another: its turn, for each
-    /// fault that was open when some were last answered.
+    /// fault that was open when a chain last answered some.
     pub delay: Span,
-    /// What a page that comes along saves if it is used: a fault, and a migration while no other is under way. Zero where
+    /// What a page that comes along saves if it is used: a migration while no other is under way, and the fault's service,
+    /// which is not measured. Zero where
     /// the driver brings neighbours by itself, so that there is no fault to save, or where nobody knows.
     pub saves: Span,
 }

@@ -10,12 +10,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use parquet::errors::ParquetError;
+
 use super::columns::{TraceRow, TraceWriter};
 use super::sink::{Recorded, Sink};
 use super::source::Source;
 use super::store::Kind;
-use crate::Place;
-use crate::TraceError;
+use crate::{Place, TraceError, TraceWriteError};
 
 /// What was converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,20 +34,22 @@ pub struct Converted {
 pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<Converted, TraceError> {
     let mut source = Source::open(from, gpus).map_err(|error| error.of(from))?;
     let unwritable = |error: std::io::Error| {
-        let named = std::io::Error::new(error.kind(), format!("{}: {error}", to.display()));
-        TraceError::Write(parquet::errors::ParquetError::from(named).into())
+        TraceError::Write(TraceWriteError::from(ParquetError::from(error)).to(to))
+    };
+    let failed = |error| match error {
+        TraceError::Write(error) => TraceError::Write(error.to(to)),
+        error => error.of(from),
     };
     if let Some(stream) = stream(to).map_err(unwritable)? {
-        return write(&mut source, stream).map_err(|error| error.of(from));
+        return write(&mut source, stream).map_err(failed);
     }
     // What a link leads to, not the link.
     let place = &to.canonicalize().unwrap_or_else(|_| to.to_owned());
     let part = part(place);
     let file = File::create(&part).map_err(unwritable)?;
-    let converted =
-        write(&mut source, file).map_err(|error| error.of(from)).and_then(|converted| {
-            std::fs::rename(&part, place).map_err(unwritable).map(|()| converted)
-        });
+    let converted = write(&mut source, file).map_err(failed).and_then(|converted| {
+        std::fs::rename(&part, place).map_err(unwritable).map(|()| converted)
+    });
     if converted.is_err() {
         // What went wrong is worth more than that this may not work either.
         let _ = std::fs::remove_file(&part);
@@ -158,6 +161,15 @@ mod tests {
         std::fs::remove_file(&from).unwrap();
         let told = "the trace cannot be written: /no/such/a.parquet: No such file or directory";
         assert!(error.contains(told), "{error}");
+    }
+
+    #[test]
+    fn what_takes_no_more_is_named() {
+        let from = test_file("much.csv", ROWS);
+        let error = convert(&from, Path::new("/dev/full"), 1).unwrap_err().to_string();
+        std::fs::remove_file(&from).unwrap();
+        assert!(error.starts_with("the trace cannot be written: /dev/full: "), "{error}");
+        assert!(error.contains("No space left on device"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Writes the compact format, a row group at a time.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use farside_parquet::Group;
@@ -29,6 +30,14 @@ const LEVEL: i32 = 9;
 #[derive(Debug, Error)]
 #[error("the trace cannot be written: {}", said(.0))]
 pub struct TraceWriteError(#[from] ParquetError);
+
+impl TraceWriteError {
+    /// Says which file was to be written.
+    pub(crate) fn to(self, path: &Path) -> TraceWriteError {
+        let named = format!("{}: {}", path.display(), said(&self.0));
+        TraceWriteError(ParquetError::External(named.into()))
+    }
+}
 
 /// What the system or the Parquet library says.
 fn said(error: &ParquetError) -> String {
