@@ -52,6 +52,28 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is a number"))
 }
 
+/// The words of each line that a page shows below a command, `…` for those that it leaves out.
+fn shown(page: &str, command: &str) -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+    let text = std::fs::read_to_string(&path).expect("the page is there");
+    let (_, behind) = text.split_once(command).expect("the page has the command");
+    let lines = behind.lines().skip(1).take_while(|line| !line.starts_with("```"));
+    lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn pages_show_what_sim_prints() {
+    let args = ["sim", "--workload", "mm", "--bytes", "4MB", "--scheme", "on-touch,grit,farside"];
+    let printed = done(&args);
+    let mut printed = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let lines = shown("README.md", &format!("$ farside {}", args.join(" ")));
+    assert_eq!(lines, shown("docs/simulator.md", &format!("$ farside {}", args.join(" "))));
+    assert!(lines.len() > 5);
+    for line in lines.iter().filter(|line| *line != &["…"]) {
+        assert!(printed.any(|it| it == *line), "{line:?} is not printed, or not there");
+    }
+}
+
 #[test]
 fn the_demo_is_exact_in_both_modes_and_accounts_for_every_page() {
     let outcome = json(&["demo", "--bundled", "--json"]);
