@@ -8,10 +8,13 @@
 //! first command, in the order in which the driver decided. A mapping of a page where it is
 //! takes nothing away and copies nothing; it is no migration, and waits for none, which is assumed
 //! ([`crate::HostSpec::migrations`]).
+//!
+//! What is posted to an idle card nobody waits for: the ring's order has the card carry it out before it runs again. So a
+//! launch stays behind what was posted to its card before and waits for its migration's turn.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farside_svm::{ChainKey, Command, Event, HostOp, RingOp};
+use farside_svm::{ChainKey, Command, Event, HostOp, RingOp, Step, Wait};
 use farside_types::{CommandId, Epoch, Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +43,9 @@ pub(super) struct Moves {
     /// Those that wait, in their order, and what those that have not begun have been told to do.
     waiting: VecDeque<Key>,
     held: BTreeMap<Key, Vec<Command>>,
+    /// Launches behind something that is held and was posted to their card: nobody waits for it, since the card
+    /// was to have it before it runs again.
+    launches: Vec<Command>,
     /// Accesses to other memories that wait, and when the last of those under way is over.
     far: Vec<Access>,
     far_until: Time,
@@ -59,7 +65,7 @@ struct Move {
 }
 
 state!(Moves {
-    values: under_way, waiting, held, far, far_until;
+    values: under_way, waiting, held, launches, far, far_until;
     made: counted, most, own, closes;
 });
 
@@ -81,6 +87,7 @@ impl Moves {
             under_way: BTreeMap::new(),
             waiting: VecDeque::new(),
             held: BTreeMap::new(),
+            launches: Vec::new(),
             far: Vec::new(),
             far_until: Time::ZERO,
         }
@@ -105,6 +112,10 @@ impl Moves {
 
     /// Gives a command back that can be carried out now, or keeps it until its migration's turn.
     fn admit(&mut self, command: Command) -> Option<Command> {
+        if self.holds_up(&command) {
+            self.launches.push(command);
+            return None;
+        }
         let header = command.header();
         let Some(chain) = ChainKey::of(header.id) else {
             return Some(command);
@@ -126,6 +137,23 @@ impl Moves {
         self.waiting.push_back(key);
         self.held.insert(key, vec![command]);
         None
+    }
+
+    /// Whether a launch is behind something that is held and was posted to its card.
+    fn holds_up(&self, command: &Command) -> bool {
+        let Command::Ring(card, Step { op: RingOp::Launch { .. }, .. }) = command else {
+            return false;
+        };
+        let posted = |held: &Command| matches!(held, Command::Ring(on, step) if on == card && step.header.wait == Wait::Posted);
+        self.held.values().flatten().any(posted)
+    }
+
+    /// The launches that nothing holds up any more.
+    fn launches(&mut self) -> Vec<Command> {
+        let launches = std::mem::take(&mut self.launches);
+        let (held_up, ready) = launches.into_iter().partition(|launch| self.holds_up(launch));
+        self.launches = held_up;
+        ready
     }
 
     /// A command has been answered, and what follows from it has been said; the GPUs that go on, if the
@@ -201,7 +229,9 @@ impl Machine {
     }
 
     pub(super) fn move_begins(&mut self, key: (ChainKey, Epoch)) -> Result<(), SimError> {
-        self.moves.begin(key).into_iter().try_for_each(|command| self.carry_on(command))
+        let mut commands = self.moves.begin(key);
+        commands.extend(self.moves.launches());
+        commands.into_iter().try_for_each(|command| self.carry_on(command))
     }
 
     /// Tells the driver that a command has been carried out; the next migration may begin.
