@@ -391,7 +391,8 @@ fn a_card_that_comes_back_with_another_size_is_not_used() {
         let mut cards = Cards::start(NAME);
         let space = cards.space();
         let folder = config(&cards._folder, 0).folder;
-        cards.victim.crash();
+        // The one of before would answer whoever asks first, if it had not ended.
+        cards.victim.crash_to_the_last();
         std::fs::write(folder.join("small"), "").unwrap();
         cards.victim.restart();
         // Whoever asks is told that it is away; it is looked at again and again meanwhile.

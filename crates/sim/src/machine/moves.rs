@@ -144,7 +144,10 @@ impl Moves {
         let Command::Ring(card, Step { op: RingOp::Launch { .. }, .. }) = command else {
             return false;
         };
-        let posted = |held: &Command| matches!(held, Command::Ring(on, step) if on == card && step.header.wait == Wait::Posted);
+        let posted = |held: &Command| match held {
+            Command::Ring(on, step) => on == card && step.header.wait == Wait::Posted,
+            Command::Host(_) | Command::Transfer(..) => false,
+        };
         self.held.values().flatten().any(posted)
     }
 

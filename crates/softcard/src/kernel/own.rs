@@ -303,8 +303,9 @@ impl<T: Pod> Growable<T> {
         Growable::of_options(AllocOptions::LAZY.in_memory(memory))
     }
 
-    /// The same as [`AllocOptions`] say. [`Backing::Eager`](crate::Backing::Eager): what is reserved has memory at once, twice as much as there are values
-    /// at the worst until it is finished; where there is too little, values are refused before any of them is written.
+    /// The same as [`AllocOptions`] say. [`Backing::Eager`](crate::Backing::Eager): what is reserved has memory at once,
+    /// twice as much as there are values at the worst until it is finished; where there is too little, values are
+    /// refused before any of them is written.
     ///
     /// What may only be read, its kernel could not fill: adding values to such a one is an error.
     pub fn with_options(options: impl Into<AllocOptions>) -> Growable<T> {
