@@ -3,7 +3,7 @@
 #
 # Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, two hundred times the cycles, benches and
 # proofs that are long, throughput and area.
-# As many checks run at a time as there are processors. Prints a line per check: "ok" or "FAILED".
+# As many checks run at a time as there are processors, and as many mistakes. Prints a line per check: "ok" or "FAILED".
 # Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because the tools cannot be had here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
