@@ -69,6 +69,10 @@ impl Cache {
         let start = self.start(line);
         let set = &mut self.entries[start..start + self.ways];
         let tag = self.epoch | u64::from(line.0);
+        if set[0].tag == tag {
+            self.last = start;
+            return Some(Time(set[0].state >> 1));
+        }
         let way = set.iter().position(|held| held.tag == tag)?;
         let held = set[way];
         set.copy_within(..way, 1);
@@ -130,6 +134,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn cache() -> Cache {
         Cache::new(256, 4)
@@ -173,5 +178,39 @@ mod tests {
         assert_eq!(cache.flush_page(Line(64), 64), 1);
         assert_eq!((cache.lookup(Line(64)), cache.lookup(Line(127))), (None, None));
         assert!(cache.lookup(Line(128)).is_some());
+    }
+
+    proptest! {
+        /// Against a list per set, kept in order of use.
+        #[test]
+        fn behaves_like_a_list(
+            ways in prop_oneof![1u32..=9, Just(16)],
+            steps in prop::collection::vec((0u8..4, 0u32..48), 0..300),
+        ) {
+            let mut cache = Cache::new(2 * ways * farside_workloads::LINE_BYTES as u32, ways);
+            let mut lists = [const { Vec::<(u32, u64, bool)>::new() }; 2];
+            for (at, (step, line)) in (1..).zip(steps) {
+                let list = &mut lists[line as usize % 2];
+                let held = list.iter().position(|held| held.0 == line).map(|way| list.remove(way));
+                let found = cache.lookup(Line(line)).map(|at| at.0);
+                prop_assert_eq!(found, held.map(|held| held.1));
+                list.splice(..0, held);
+                match (step, held) {
+                    (0, Some(_)) => {
+                        cache.mark_dirty(Line(line));
+                        list[0].2 = true;
+                    }
+                    (0 | 1, None) => {
+                        let gone = if list.len() == ways as usize { list.pop() } else { None };
+                        let back = gone.filter(|gone| gone.2).map(|gone| Line(gone.0));
+                        prop_assert_eq!(cache.insert(Line(line), Time(at)), back);
+                        list.insert(0, (line, at, false));
+                    }
+                    _ => {}
+                }
+            }
+            let dirty = lists.iter().flatten().filter(|held| held.2).count();
+            prop_assert_eq!(cache.flush() as usize, dirty);
+        }
     }
 }

@@ -42,19 +42,27 @@ impl Tlb {
         }
     }
 
+    /// Where the set of `page` begins.
+    #[inline]
+    fn start(&self, page: u32) -> usize {
+        (page & self.set_mask) as usize * self.ways
+    }
+
     #[inline]
     fn set(&mut self, page: u32) -> &mut [u32] {
-        let start = (page & self.set_mask) as usize * self.ways;
+        let start = self.start(page);
         &mut self.entries[start..start + self.ways]
     }
 
     /// Whether it holds `page`, which becomes the most recently used of its set.
     #[inline]
     pub(crate) fn lookup(&mut self, page: u32) -> bool {
+        self.entries[self.start(page)] == page || self.bring_up(page)
+    }
+
+    /// The same for a page that was not used last.
+    fn bring_up(&mut self, page: u32) -> bool {
         let set = self.set(page);
-        if set[0] == page {
-            return true;
-        }
         match find(set, page) {
             Some(way) => {
                 set.copy_within(..way, 1);

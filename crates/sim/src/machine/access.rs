@@ -127,15 +127,17 @@ impl Machine {
     /// Waits for the walk of a page that is under way, or starts one.
     fn join_walk(&mut self, access: Access, page: u32, at: Time) {
         let key = (access.gpu, page);
-        if !self.walks.contains_key(&key) {
-            let end = self.gpus[usize::from(access.gpu)].walk(at, page);
-            self.queue.push(end, SimEvent::Walked { gpu: access.gpu, page });
-            let scheme = self.driver.page_mode(self.arena.offset(u64::from(page)));
-            self.gpus[usize::from(access.gpu)].counts.count_scheme(scheme);
-        }
         self.wave_mut(access).waits(WaitsFor::Walk, page);
-        let list = self.walks.entry(key).or_insert(List::EMPTY);
-        self.pool.append(list, access, at);
+        if let Some(list) = self.walks.get_mut(&key) {
+            return self.pool.append(list, access, at);
+        }
+        let end = self.gpus[usize::from(access.gpu)].walk(at, page);
+        self.queue.push(end, SimEvent::Walked { gpu: access.gpu, page });
+        let scheme = self.driver.page_mode(self.arena.offset(u64::from(page)));
+        self.gpus[usize::from(access.gpu)].counts.count_scheme(scheme);
+        let mut list = List::EMPTY;
+        self.pool.append(&mut list, access, at);
+        self.walks.insert(key, list);
     }
 
     /// A walk is over: what waits for it goes on, or faults.
@@ -274,9 +276,10 @@ impl Machine {
         gpu.counts.reads += u64::from(!store);
         gpu.counts.writes += u64::from(store);
         let frame = gpu.table.frame(page);
-        let wave = self.wave_mut(access);
+        let wave = &mut gpu.units[usize::from(access.unit)].waves[usize::from(access.slot)];
         let last = if store { &mut wave.stores_end } else { &mut wave.loads_end };
         *last = (*last).max(end);
+        wave.pending[usize::from(store)] -= u32::from(pending);
         if self.coherence.is_some() && !self.is_per_gpu(page) {
             let Access { gpu, unit, .. } = access;
             let memory = memory.0;
@@ -284,7 +287,6 @@ impl Machine {
             self.queue.push(end, check);
         }
         if pending {
-            self.wave_mut(access).pending[usize::from(store)] -= 1;
             self.wake(access);
         }
     }

@@ -245,7 +245,8 @@ impl Machine {
             self.begin_launch(0)?;
         }
         let mut next_progress = 0;
-        while self.running.index < self.workload.launches() {
+        let launches = self.workload.launches();
+        while self.running.index < launches {
             if self.accesses >= accesses.min(next_progress) {
                 if self.accesses >= accesses {
                     return Ok(false);

@@ -87,10 +87,14 @@ impl Machine {
     }
 
     /// A wavefront goes on after it has waited.
+    #[inline]
     pub(super) fn observe_wait(&mut self, me: Access) {
-        if self.observers.is_empty() {
-            return;
+        if !self.observers.is_empty() {
+            self.tell_wait(me);
         }
+    }
+
+    fn tell_wait(&mut self, me: Access) {
         let now = self.queue.now();
         let wave = self.wave_mut(me);
         let since = std::mem::replace(&mut wave.since, now);

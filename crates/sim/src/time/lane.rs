@@ -118,10 +118,11 @@ impl Lane {
 
     fn forget_before(&mut self, piece: u64) {
         let base = piece.max(self.base);
-        let dropped = (base - self.base).min(PIECES as u64);
-        for old in self.base..self.base + dropped {
-            self.taken[old as usize % PIECES] = 0;
-        }
+        let dropped = (base - self.base).min(PIECES as u64) as usize;
+        let first = self.base as usize % PIECES;
+        let to_the_end = dropped.min(PIECES - first);
+        self.taken[first..first + to_the_end].fill(0);
+        self.taken[..dropped - to_the_end].fill(0);
         self.base = base;
     }
 }

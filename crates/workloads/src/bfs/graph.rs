@@ -69,10 +69,12 @@ impl Graph {
         self.depth
     }
 
-    /// The distance of `vertex` from vertex 0.
+    /// Which of up to 32 vertices have this distance from vertex 0, a bit each.
     #[inline]
-    pub(super) fn level(&self, vertex: u32) -> u32 {
-        u32::from(self.levels[vertex as usize])
+    pub(super) fn of_level(&self, vertices: Range<u32>, level: u32) -> u32 {
+        let levels = &self.levels[vertices.start as usize..vertices.end as usize];
+        let bit = |(at, &own): (u32, &u16)| u32::from(u32::from(own) == level) << at;
+        (0..).zip(levels).map(bit).fold(0, |all, bit| all | bit)
     }
 
     /// Where the neighbours of `vertex` are.
@@ -203,8 +205,8 @@ mod tests {
             assert_eq!(graph.edge_count(), 2 * (3 * 1000 + 1));
             for vertex in 1..1000 {
                 let neighbours = graph.neighbours(graph.list(vertex));
-                let nearest = neighbours.map(|(other, _)| graph.level(other)).min();
-                assert_eq!(nearest, Some(graph.level(vertex) - 1), "{order:?} {vertex}");
+                let nearest = neighbours.map(|(other, _)| graph.levels[other as usize]).min();
+                assert_eq!(nearest, Some(graph.levels[vertex as usize] - 1), "{order:?} {vertex}");
             }
             let all = (0..1000).flat_map(|vertex| graph.neighbours(graph.list(vertex)));
             let mut found: Vec<u32> = all.filter(|found| found.1).map(|found| found.0).collect();

@@ -83,9 +83,11 @@ mod step {
     pub(super) const AGAIN: u32 = 24;
 }
 
-/// A cursor's notes: which vertex of the chunk, and from which neighbour on.
+/// A cursor's notes: which vertex of the chunk, from which neighbour on, and for each half which vertices of its
+/// chunk are of the current level, a bit each.
 const VERTEX: usize = 0;
 const NEIGHBOUR: usize = 1;
+const CURRENT: [usize; 2] = [2, 3];
 
 impl Bfs {
     /// The smallest data footprint in bytes of the benchmark's graph: one work-group.
@@ -136,18 +138,26 @@ impl Bfs {
         [half, half + 1].map(|half| half * CHUNK + at.notes[VERTEX])
     }
 
+    /// Notes which vertices of the chunks are of the current level: looked up once, since a wavefront that comes
+    /// back to its vertices finds their levels in no cache.
+    fn note_current(&self, at: &mut Cursor) {
+        for (first, note) in Bfs::vertices(at).into_iter().zip(CURRENT) {
+            at.notes[note] = self.graph.of_level(first..first + CHUNK, at.launch);
+        }
+    }
+
     /// Those of them that are of the current level.
     #[inline]
-    fn current(&self, at: &Cursor) -> impl Iterator<Item = u32> {
-        let (graph, level) = (&self.graph, at.launch);
-        Bfs::vertices(at).into_iter().filter(move |&vertex| graph.level(vertex) == level)
+    fn current(at: &Cursor) -> impl Iterator<Item = u32> {
+        let bits = CURRENT.map(|note| at.notes[note] >> at.notes[VERTEX] & 1 == 1);
+        Bfs::vertices(at).into_iter().zip(bits).filter_map(|(vertex, is)| is.then_some(vertex))
     }
 
     /// For each half that is not done: where its next neighbours are.
     #[inline]
     fn pending(&self, at: &Cursor) -> impl Iterator<Item = List> {
         let done = at.notes[NEIGHBOUR];
-        self.current(at).filter_map(move |vertex| {
+        Bfs::current(at).filter_map(move |vertex| {
             let List { first, count } = self.graph.list(vertex);
             let left = count.checked_sub(done).filter(|&left| left > 0)?;
             Some(List { first: first + done, count: left.min(HALF) })
@@ -176,13 +186,13 @@ impl Bfs {
             Sharing::Levels => vertex,
             Sharing::Edges => 2 * vertex,
         };
-        self.current(at).for_each(|vertex| consecutive(lines, first, word(vertex), 2));
+        Bfs::current(at).for_each(|vertex| consecutive(lines, first, word(vertex), 2));
     }
 
     /// Where the wavefront goes on after step `step`.
     fn after(&self, step: u32, at: &mut Cursor) -> u32 {
         let goes_on = match step {
-            step::SCAN_WAIT => self.current(at).next().is_some(),
+            step::SCAN_WAIT => Bfs::current(at).next().is_some(),
             step::LIST_WAIT => self.pending(at).next().is_some(),
             step::LEVELS_WAIT => {
                 if self.neighbours(at).any(|(_, found)| found) {
@@ -243,6 +253,9 @@ impl Workload for Bfs {
         }
         if at.notes[VERTEX] == CHUNK {
             return Instruction::End;
+        }
+        if step == step::SCAN && at.notes[VERTEX] == 0 {
+            self.note_current(at);
         }
         if step == step::SCAN_LOAD {
             // Most instructions are this one. The halves are two lines apart.
