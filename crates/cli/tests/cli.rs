@@ -584,6 +584,19 @@ fn a_trace_is_converted_into_a_pipe_and_nothing_else_is_printed_there() {
 }
 
 #[test]
+fn replays_under_one_scheme_with_other_parameters_are_told_apart() {
+    let list = "grit,grit:threshold=2";
+    let replay =
+        ["replay", "--functional", "--workload", "fir", "--bytes", "256K", "--scheme", list];
+    let table = done(&[&replay[..], &["-q"]].concat());
+    assert!(table.lines().next().unwrap().ends_with("grit  grit:threshold=2"), "{table}");
+    let reports = json(&[&replay[..], &["--json"]].concat());
+    let named = |report: &serde_json::Value| report["scheme"].clone();
+    let named: Vec<_> = reports["reports"].as_array().unwrap().iter().map(named).collect();
+    assert_eq!(named, ["grit", "grit:threshold=2"]);
+}
+
+#[test]
 fn what_a_trace_of_gem5_has_beside_reads_and_writes_is_told_of_wherever_it_is_read() {
     let mut bytes = b"gem5".to_vec();
     let mut message = |content: &[u8]| {

@@ -213,7 +213,7 @@ fn a_scheme_of_ones_own_is_beside_those_that_are_built_in() {
     let replayed = json(&["replay", "--functional", "--json", "--scheme", &list]);
     let names =
         replayed["reports"].as_array().unwrap().iter().map(|report| report["scheme"].clone());
-    assert_eq!(names.collect::<Vec<_>>(), ["on-touch", "copies", "on-touch", "copies"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["on-touch", &*library, "on-touch", &*library]);
     let grid = folder.write(
         "grid.toml",
         "[[grid]]\nworkloads = ['fir']\nbytes = ['256K']\nschemes = ['on-touch', 'libcopies.so', './libcopies.so+acud']\n",

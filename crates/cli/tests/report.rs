@@ -107,14 +107,17 @@ fn a_page_needs_nothing_else_and_holds_two_runs() {
 #[test]
 fn the_environment_asks_any_program_for_a_log() {
     let scratch = Scratch::new("environment");
-    let log = scratch.file("log.parquet");
-    let demo = ["demo", "--bundled", "--managed", "--quiet", "--iterations", "2"];
-    let output = run(command().args(demo).env("FARSIDE_EVENTS", &log));
+    let (log, recording) = (scratch.file("log.parquet"), scratch.file("demo.parquet"));
+    let demo = ["demo", "--bundled", "--managed", "--iterations", "2"];
+    let output =
+        run(command().args(demo).env("FARSIDE_EVENTS", &log).env("FARSIDE_RECORD", &recording));
     assert!(output.status.success(), "{}", said(&output.stderr));
-    // The demo looks at its cards first, in a space of its own, in which nothing happens.
-    let looked = report_json(&log);
-    assert_eq!(looked["log"]["events"], 0);
-    let facts = report_json(&scratch.file("log.2.parquet"));
+    let account = said(&output.stdout);
+    assert!(account.contains(&format!("event log managed: {}\n", log.display())), "{account}");
+    // The demo looks at its cards first, in a space of its own, which takes neither name.
+    assert_eq!(std::fs::read_dir(&scratch.0).expect("a folder").count(), 2);
+    assert!(std::fs::metadata(&recording).expect("a file").len() > 10_000);
+    let facts = report_json(&log);
     let names: Vec<_> = facts["kernels"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert!(names.iter().any(|name| **name == "demo.pagerank-gather"), "{names:?}");
     let refused = run(command().args(demo).env("FARSIDE_EVENTS", "/nowhere/log.parquet"));
@@ -159,6 +162,32 @@ fn the_log_of_a_run_that_was_killed_is_read_as_far_as_it_goes() {
     let events = facts["log"]["events"].as_u64().expect("a number");
     assert!(events > 1000, "{events} events");
     assert_eq!(facts["totals"]["kernels"], 0, "its launch had not ended");
+}
+
+#[test]
+fn the_demo_says_which_files_it_wrote() {
+    let scratch = Scratch::new("names");
+    let (log, recording) = (scratch.file("log.parquet"), scratch.file("demo.parquet"));
+    let both = |end: &str| {
+        let of = |path: &Path| path.with_extension(format!("{end}parquet"));
+        [of(&log), of(&recording)]
+    };
+    for (modes, ends) in [(&["--on-demand"][..], &[""][..]), (&[], &["on-demand.", "managed."])] {
+        let mut demo = command();
+        demo.args(["demo", "--bundled", "--cards", "1"]).args(modes);
+        demo.arg("--events").arg(&log).arg("--record").arg(&recording);
+        let account = said(&run(&mut demo).stdout);
+        for file in ends.iter().flat_map(|end| both(end)) {
+            assert!(account.contains(&format!(": {}\n", file.display())), "{account}");
+            std::fs::remove_file(file).expect("it was written");
+        }
+        demo.arg("--json");
+        let outcome: Value = serde_json::from_slice(&run(&mut demo).stdout).expect("JSON");
+        for (run, end) in outcome["runs"].as_array().expect("runs").iter().zip(ends) {
+            let files = ["events", "recording"].map(|kind| run[kind].as_str().map(PathBuf::from));
+            assert_eq!(files, both(end).map(Some));
+        }
+    }
 }
 
 #[test]

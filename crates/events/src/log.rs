@@ -314,9 +314,10 @@ impl Shared {
     fn fail(&self, path: &Path, error: &ParquetError, taken: &Taken) -> WriteError {
         // What was written behind the last footer is not found by a reader.
         let others = taken.events.len() as u64 + taken.written - taken.safe;
-        let lost = self.lock().fail(error.to_string(), others);
+        let why = farside_parquet::said(error);
+        let lost = self.lock().fail(why.clone(), others);
         self.emptied.notify_all();
-        WriteError { path: path.to_owned(), why: error.to_string(), lost }
+        WriteError { path: path.to_owned(), why, lost }
     }
 }
 

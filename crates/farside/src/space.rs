@@ -59,6 +59,7 @@ pub struct SpaceBuilder {
     kernels: Result<Kernels, KernelsError>,
     record: Option<PathBuf>,
     events: Option<PathBuf>,
+    asks_environment: bool,
 }
 
 impl Default for SpaceBuilder {
@@ -82,6 +83,7 @@ impl Default for SpaceBuilder {
             kernels: Ok(Kernels::builtin()),
             record: None,
             events: None,
+            asks_environment: true,
         }
     }
 }
@@ -287,6 +289,14 @@ impl SpaceBuilder {
         self
     }
 
+    /// Neither an event log nor a recording, whatever the environment asks for ([`crate::EVENTS_VARIABLE`],
+    /// [`crate::RECORD_VARIABLE`]): for a space that only looks at its cards, before the one that works.
+    #[must_use]
+    pub fn without_logs(mut self) -> Self {
+        (self.record, self.events, self.asks_environment) = (None, None, false);
+        self
+    }
+
     /// Records what kernels on cards in the program access, into a Parquet file that
     /// `farside replay` and `farside sim` read (docs/workloads.md). The environment variable
     /// [`crate::RECORD_VARIABLE`] does so for a program that does not ask for it.
@@ -338,12 +348,14 @@ impl SpaceBuilder {
         }
         let scheme = self.placement?;
         let kernels = Arc::new(self.kernels?);
-        let recording = match self.record.or_else(recording::of_environment) {
+        let asks = self.asks_environment;
+        let of_environment = |ask: fn() -> Option<PathBuf>| asks.then(ask).flatten();
+        let recording = match self.record.or_else(|| of_environment(recording::of_environment)) {
             Some(path) => Some(Arc::new(Recording::new(path, count)?)),
             None => None,
         };
         let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
-        let events = match self.events.or_else(events::of_environment) {
+        let events = match self.events.or_else(|| of_environment(events::of_environment)) {
             Some(path) => Some(Arc::new(Events::new(path, scheme.name(), &memories(&cards))?)),
             None => None,
         };

@@ -20,6 +20,14 @@ mod pages;
 
 use pages::Pages;
 
+/// What the system says, or else the library: for people, without the name of the kind of error.
+pub fn said(error: &ParquetError) -> String {
+    match error {
+        ParquetError::External(source) => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
 /// A row group that is being written, column by column in the order of the schema.
 pub struct Group<'a, W: Write> {
     group: SerializedRowGroupWriter<'a, W>,

@@ -407,9 +407,13 @@ class Space:
         Arrays are lent by `farside.read`, `farside.write` and `farside.shared`; what else is given is a plain value.
         `time_limit` in seconds, waiting included. It begins when all of `after` have ended.
 
-        Raises TypeError for arguments that no kernel can take, KernelError for a name that there is not, LentError
-        if another kernel holds an array, FarsideError for memory that is not shared and cards that there are not.
+        Raises TypeError for what is no kernel and for arguments that none can take, KernelError for a name that there
+        is not, LentError if another kernel holds an array, FarsideError for memory that is not shared and cards that
+        there are not.
         """
+        if not isinstance(kernel, (str, Kernel)):
+            given = type(kernel).__name__
+            raise TypeError(f"a {given} is no kernel: give the name of one, or a function that farside.kernel compiled")
         name, function = (kernel, None) if isinstance(kernel, str) else (kernel.name, kernel)
         if function is not None:
             arguments = _typed(function, arguments)

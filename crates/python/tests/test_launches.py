@@ -120,6 +120,12 @@ def test_a_part_of_an_array(space: farside.Space) -> None:
         space.run(numbers, WRITE(out[:, 3]))
 
 
+@pytest.mark.parametrize("given", [lambda x: None, 3, None])
+def test_what_is_no_kernel_is_told_of(space: farside.Space, given: object) -> None:
+    with pytest.raises(TypeError, match=r"is no kernel: .*farside\.kernel"):
+        space.run(given, farside.write(space.array(8, np.int64)))  # type: ignore[arg-type]
+
+
 def test_wrong_arguments_are_named(space: farside.Space) -> None:
     x = space.array(10, np.float32)
     with pytest.raises(farside.KernelError, match=r"did you mean `farside\.saxpy`"):

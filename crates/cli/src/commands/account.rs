@@ -1,6 +1,7 @@
 //! The demo's account: what happened, for people.
 
 use std::fmt::{self, Write};
+use std::path::PathBuf;
 
 use farside::{CardAccount, Flow, PAGE_SIZE, Reason, Report};
 use farside_types::Span;
@@ -30,6 +31,7 @@ fn write_account(f: &mut String, outcome: &Outcome) -> fmt::Result {
         busiest(f, run)?;
         trouble(f, run)?;
     }
+    files(f, &outcome.runs)?;
     writeln!(
         f,
         "\nAll results equal the plain host run, ranks bit by bit. {:.1} s in all.",
@@ -210,6 +212,36 @@ fn trouble(f: &mut String, run: &RunOutcome) -> fmt::Result {
     }
     for (card, pages) in &run.report.suspects {
         writeln!(f, "  {card} did not let {pages} go in time: its kernel hangs")?;
+    }
+    Ok(())
+}
+
+/// What was written, and who reads it.
+fn files(f: &mut String, runs: &[RunOutcome]) -> fmt::Result {
+    type File = fn(&RunOutcome) -> Option<&PathBuf>;
+    let kinds: [(&str, File, &str); 2] = [
+        (
+            "event log",
+            |run| run.events.as_ref(),
+            "`farside report FILE -o page.html` makes a page of one",
+        ),
+        (
+            "recording",
+            |run| run.recording.as_ref(),
+            "`farside replay --functional FILE` and `farside sim --trace FILE` run one",
+        ),
+    ];
+    for (kind, file, readers) in kinds {
+        let files = runs.iter().filter_map(|run| Some((run.mode.name(), file(run)?)));
+        let files: Vec<_> = files.collect();
+        if files.is_empty() {
+            continue;
+        }
+        writeln!(f)?;
+        for (mode, file) in files {
+            writeln!(f, "{kind} {mode}: {}", file.display())?;
+        }
+        f.push_str(&paragraph("  ", readers));
     }
     Ok(())
 }

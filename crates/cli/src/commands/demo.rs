@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use farside::{Report, Space, Stats, placement};
+use farside::{Report, Space, SpaceBuilder, Stats, placement};
 use farside_cli::graph::reference::{
     BfsSource, PageRank, UNREACHED, best_source, bfs_levels, chase_checksum, chase_cycle,
     pagerank as host_pagerank,
@@ -169,6 +169,9 @@ pub(crate) struct RunOutcome {
     pub(crate) build_seconds: f64,
     pub(crate) workloads: Vec<WorkloadOutcome>,
     pub(crate) report: Report,
+    /// Its event log and its recording, if they were asked for.
+    pub(crate) events: Option<PathBuf>,
+    pub(crate) recording: Option<PathBuf>,
 }
 
 /// One workload in one mode.
@@ -264,7 +267,7 @@ impl Demo {
     /// Looks at the cards before anything else is done.
     fn machine(&self) -> Result<Machine, Failure> {
         let which = self.cards.resolve()?;
-        let space = self.open(&which, None, None)?;
+        let space = which.apply(self.builder().without_logs(), self.card_memory)?.build()?;
         let memories = space.cards().map(|card| space.card_memory(card));
         let memory = memories.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0);
         if memory < CARD_MEMORY_MIN {
@@ -275,15 +278,19 @@ impl Demo {
         Ok(Machine { which, count: space.cards().len(), memory })
     }
 
+    fn builder(&self) -> SpaceBuilder {
+        let builder = Space::builder().kernels(kernels());
+        // SAFETY: whoever names a library on the command line answers for it.
+        unsafe { builder.placement_or_library(&self.placement) }
+    }
+
     fn open(
         &self,
         which: &WhichCards,
         record: Option<PathBuf>,
         events: Option<PathBuf>,
     ) -> Result<Space, Failure> {
-        let mut builder = Space::builder().kernels(kernels());
-        // SAFETY: whoever names a library on the command line answers for it.
-        builder = unsafe { builder.placement_or_library(&self.placement) };
+        let mut builder = self.builder();
         if let Some(path) = record {
             builder = builder.record(path);
         }
@@ -323,7 +330,9 @@ impl Demo {
         bar: &ProgressBar,
     ) -> Result<RunOutcome, Failure> {
         let file = |path: &Option<PathBuf>| self.file_of(path.as_ref(), mode);
-        let space = self.open(&machine.which, file(&self.record), file(&self.events))?;
+        let recording = file(&self.record);
+        let space = self.open(&machine.which, recording.clone(), file(&self.events))?;
+        let events = space.event_log();
         let advise = !self.no_advice;
         let session = Session { space: &space, mode, advise, card_memory: machine.memory };
         let meter = Meter { session, bar, done: RefCell::new(Vec::new()) };
@@ -363,8 +372,8 @@ impl Demo {
         })?;
         let workloads = meter.done.into_inner();
         space.end_recording()?;
-        super::events::tell_dropped(self.events.as_deref(), space.end_events()?);
-        Ok(RunOutcome { mode, build_seconds, workloads, report: space.report() })
+        super::events::tell_dropped(events.as_deref(), space.end_events()?);
+        Ok(RunOutcome { mode, build_seconds, workloads, report: space.report(), events, recording })
     }
 }
 

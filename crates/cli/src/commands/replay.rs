@@ -334,7 +334,8 @@ impl Replay {
         }
         let report = replay_with(workload, placement, &options, |now| bar.set_position(now));
         bar.finish_and_clear();
-        let report = report?;
+        // As it was asked for: the scheme's own name is the same whatever its parameters are.
+        let report = Report { scheme: scheme.to_owned(), ..report? };
         Made::check(complaints.as_ref())?;
         Ok(report)
     }

@@ -16,6 +16,18 @@ pub enum TraceError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The description of a recording of records cannot be read.
+    #[error(
+        "cannot read {path}, which lies beside {of} and describes it: {source}; take both from where the trace came from"
+    )]
+    Beside {
+        /// The description.
+        path: PathBuf,
+        /// The recording.
+        of: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A file is refused.
     #[error("{path}: {error}")]
     In {
@@ -79,6 +91,11 @@ pub enum TraceError {
         /// Records promised.
         expected: u64,
     },
+    /// A Parquet file without its end, where it says what is in it.
+    #[error(
+        "the Parquet file has no end: it was cut off, or never written to its end; fetch or record it again"
+    )]
+    CutOff,
     /// A Parquet file as a whole.
     #[error("the Parquet file cannot be used: {what}")]
     Footer {
@@ -159,6 +176,7 @@ impl TraceError {
     pub(super) fn of(self, path: &Path) -> TraceError {
         match self {
             TraceError::Read { .. }
+            | TraceError::Beside { .. }
             | TraceError::In { .. }
             | TraceError::Name { .. }
             | TraceError::NoAccesses { .. }

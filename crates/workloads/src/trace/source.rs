@@ -45,6 +45,9 @@ impl Source {
         if head.starts_with(&ZSTD_MAGIC) {
             Source::records(path, file)
         } else if head.starts_with(&columns::MAGIC) {
+            if !columns::have_their_end(&mut file).map_err(unreadable)? {
+                return Err(TraceError::CutOff);
+            }
             Source::columns(path, file)
         } else {
             Source::plain(path, Plain::open(path, &plain::head(head), spread)?)
@@ -62,7 +65,7 @@ impl Source {
     fn records(path: &Path, file: File) -> Result<Source, TraceError> {
         let (name, beside) = beside(path)?;
         let description = std::fs::read_to_string(&beside)
-            .map_err(|source| TraceError::Read { path: beside, source })?;
+            .map_err(|source| TraceError::Beside { path: beside, of: path.to_owned(), source })?;
         let Sidecar { allocations, timing, per_gpu, records, .. } = Sidecar::parse(&description)?;
         let description = describe(name, per_gpu.len() as u32, timing, &allocations);
         Source::new(description, allocations, What::Records { file, expected: records })

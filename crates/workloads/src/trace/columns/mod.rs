@@ -13,6 +13,9 @@ mod foreign;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
 use serde::{Deserialize, Serialize};
 
 pub(super) use describe::description;
@@ -47,6 +50,15 @@ message farside_trace {
     required int32 flags (integer(8, false));
     optional int64 time (integer(64, false));
 }";
+
+/// Whether a file ends as a Parquet file does.
+pub(super) fn have_their_end(file: &mut File) -> std::io::Result<bool> {
+    let mut end = [0; MAGIC.len()];
+    let bytes = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(bytes.saturating_sub(end.len() as u64)))?;
+    file.read_exact(&mut end)?;
+    Ok(end == MAGIC && bytes > 2 * MAGIC.len() as u64)
+}
 
 /// Flags of a row.
 pub(super) const FLAG_WRITE: u8 = 1;

@@ -206,7 +206,9 @@ proptest! {
         let file = Temporary::new("cut");
         write(&file.0, &[row(0, 1, 0, 1); 50], &description());
         let bytes = std::fs::read(&file.0).unwrap();
-        std::fs::write(&file.0, &bytes[..(bytes.len() as f64 * share) as usize]).unwrap();
-        prop_assert!(Trace::open(&file.0).is_err());
+        let length = (bytes.len() as f64 * share) as usize;
+        std::fs::write(&file.0, &bytes[..length]).unwrap();
+        let error = Trace::open(&file.0).unwrap_err().to_string();
+        prop_assert!(length < 4 || error.contains("it was cut off"), "{length}: {error}");
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use farside_parquet::Group;
+use farside_parquet::{Group, said};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;
@@ -36,14 +36,6 @@ impl TraceWriteError {
     pub(crate) fn to(self, path: &Path) -> TraceWriteError {
         let named = format!("{}: {}", path.display(), said(&self.0));
         TraceWriteError(ParquetError::External(named.into()))
-    }
-}
-
-/// What the system or the Parquet library says.
-fn said(error: &ParquetError) -> String {
-    match error {
-        ParquetError::External(source) => source.to_string(),
-        other => other.to_string(),
     }
 }
 
