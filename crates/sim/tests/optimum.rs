@@ -162,10 +162,10 @@ const SCHEMES: [&str; 7] = [
 /// How much more than the optimum Farside's scheme costs: exact, so that a change either way is seen. The goal is 1.5
 /// (`docs/experiments.md` says why BFS and ST miss it).
 const FARSIDE: [(u64, [(&str, f64); 6]); 2] = [
-    (2_000, [("mm", 1.00), ("st", 1.45), ("bfs", 3.32), ("fir", 1.00), ("mm", 1.01), ("st", 1.52)]),
+    (2_000, [("mm", 1.00), ("st", 1.45), ("bfs", 3.34), ("fir", 1.00), ("mm", 1.01), ("st", 1.52)]),
     (
         20_000,
-        [("mm", 1.00), ("st", 1.16), ("bfs", 2.96), ("fir", 1.00), ("mm", 1.00), ("st", 1.16)],
+        [("mm", 1.00), ("st", 1.16), ("bfs", 2.98), ("fir", 1.00), ("mm", 1.00), ("st", 1.16)],
     ),
 ];
 
@@ -297,5 +297,5 @@ fn the_bound_is_missed_without_costs_and_where_two_write_a_page() {
     let both = turns((0..40).map(|turn| turn % 2), 200);
     let runs: Vec<_> = both.iter().map(|(_, run)| *run).collect();
     let (paid, least) = (cost(&script(&both), "farside", costs), least(&runs, costs));
-    assert_eq!((paid, least), (3_534_000, 80_000), "44 times");
+    assert_eq!((paid, least), (3_943_000, 80_000), "49 times");
 }

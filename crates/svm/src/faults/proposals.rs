@@ -34,6 +34,13 @@ impl Driver {
         self.scratch.decisions.keep(decisions);
     }
 
+    /// No card runs a kernel any more: the scheme may have kept moves for that.
+    pub(crate) fn quiet(&mut self) {
+        let mut proposals = Vec::new();
+        self.placement.on_quiet(self.now, &mut proposals);
+        self.take_proposals(proposals);
+    }
+
     /// The scheme's tick.
     pub(crate) fn tick(&mut self, now: Time) {
         let proposals = self.placement.on_tick(now);

@@ -245,6 +245,11 @@ pub trait PlacementScheme: fmt::Debug + Send {
         let _ = (notice, decisions);
     }
 
+    /// No card runs a kernel any more: what moves now stops nobody. Adds what is to move to `proposals`.
+    fn on_quiet(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
+        let _ = (now, proposals);
+    }
+
     /// Pages were allocated: what is learnt of them later needs room, and whoever faults on them must not
     /// wait for an allocator.
     fn on_alloc(&mut self, pages: PageRange) {

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use super::parameters::Parameters;
 use super::{
     Action, Costs, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme,
-    SchemeError, Scope,
+    Proposal, SchemeError, Scope,
 };
 use crate::{Evidence, ObjectId};
 
@@ -46,6 +46,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
+use cost::Claimed;
 use groups::{Group, Groups};
 use objects::Object;
 
@@ -84,6 +85,8 @@ impl Default for FarsideConfig {
 pub struct Farside {
     config: FarsideConfig,
     groups: Groups,
+    /// Groups that have been paid for, and move when no card runs a kernel.
+    due: Vec<PageNo>,
     /// Looked up only: no result depends on its order.
     objects: IndexMap<ObjectId, Object>,
 }
@@ -91,7 +94,8 @@ pub struct Farside {
 impl Farside {
     /// With these parts.
     pub fn new(config: FarsideConfig) -> Farside {
-        Farside { config, groups: Groups::default(), objects: IndexMap::default() }
+        let (groups, objects) = (Groups::default(), IndexMap::default());
+        Farside { config, groups, due: Vec::new(), objects }
     }
 
     pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Farside, SchemeError> {
@@ -233,11 +237,15 @@ impl Farside {
         self.decide(fault, Action::MapRemote, false, false)
     }
 
-    /// A group goes to whoever has paid for it by reaching over.
+    /// A group goes to whoever has paid for it by reaching over: now, or when no card runs a kernel.
     fn is_paid(&mut self, notice: &CounterView, costs: Costs) -> bool {
         let group = self.groups.get_mut(notice.pages.start);
         let price = cost::of_group(costs, group.others(notice.agent));
-        group.claim.notice(notice.agent, notice.count, price)
+        let claimed = group.claim.notice(notice.agent, notice.count, price);
+        if claimed == Claimed::Due {
+            self.due.push(notice.pages.start);
+        }
+        claimed == Claimed::Now
     }
 
     /// A group that is mapped over the bus because it was fought over goes to whoever uses it when it has rested.
@@ -329,6 +337,17 @@ impl PlacementScheme for Farside {
         decisions.push(Decision::page(Action::Migrate, Reason::Counter).over(scope));
     }
 
+    fn on_quiet(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
+        for start in self.due.drain(..) {
+            let group = self.groups.get_mut(start);
+            if let Some(agent) = group.claim.quiet() {
+                group.taken_at = now;
+                let pages = PageRange::new(start, GROUP_PAGES);
+                proposals.push(Proposal { pages, to: agent.home(), reason: Reason::Counter });
+            }
+        }
+    }
+
     fn on_alloc(&mut self, pages: PageRange) {
         self.groups.make_room(pages);
         self.objects.reserve(OBJECTS);
@@ -340,6 +359,7 @@ impl PlacementScheme for Farside {
 
     fn on_free(&mut self, pages: PageRange) {
         self.groups.forget(pages);
+        self.due.retain(|start| !pages.contains(*start));
     }
 
     fn mode(&self, page: PageNo) -> PageMode {

@@ -293,7 +293,8 @@ fn who_would_lose_a_page_and_ask_for_it_again_counts() {
 
 #[test]
 fn a_group_goes_to_who_has_paid_for_it_and_twice_as_much_the_next_time() {
-    // A group has 16 pages that another card uses as well: a move is worth 16 * 2 * 40 accesses, five notices.
+    // A group has 16 pages that another card uses as well: a move is worth 16 * 2 * 40 accesses, five notices, and twice
+    // as many while no kernel ends.
     let mut fixture = priced("farside", 40);
     let page = fixture.page(3);
     let group = PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
@@ -306,13 +307,31 @@ fn a_group_goes_to_who_has_paid_for_it_and_twice_as_much_the_next_time() {
             fixture.copies(page) == to
         })
     };
-    assert_eq!(notices(&mut fixture, 1, [2]), Some(5));
-    assert_eq!(notices(&mut fixture, 0, [1]), Some(10));
+    assert_eq!(notices(&mut fixture, 1, [2]), Some(10));
+    assert_eq!(notices(&mut fixture, 0, [1]), Some(20));
     for _ in 0..100 {
         fixture.counter(0, group);
         fixture.counter(1, group);
     }
     assert_eq!(fixture.copies(page), [1], "both use it alike");
+}
+
+#[test]
+fn a_group_that_has_been_paid_for_moves_when_the_last_kernel_ends() {
+    let mut fixture = priced("farside", 40);
+    let page = fixture.page(3);
+    let group = PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
+    let jobs = [0, 1].map(|card| fixture.launch(card));
+    fixture.write(0, page);
+    fixture.write(1, page);
+    for _ in 0..5 {
+        assert_eq!(fixture.copies(page), [1]);
+        fixture.counter(1, group);
+    }
+    fixture.end(jobs[0]);
+    assert_eq!(fixture.copies(page), [1], "one still runs");
+    fixture.end(jobs[1]);
+    assert_eq!(fixture.copies(page), [2], "nobody was stopped for it");
 }
 
 #[test]
