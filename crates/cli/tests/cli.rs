@@ -497,6 +497,17 @@ fn a_reproduction_prints_a_summary_that_fits_a_screen_and_writes_every_row() {
 }
 
 #[test]
+fn an_experiment_without_schemes_of_ones_own_runs_those_of_the_paper_alone() {
+    let folder = std::env::temp_dir().join(format!("farside-paper-{}", std::process::id()));
+    let (out, cache) = (folder.join("out"), folder.join("cache"));
+    let [out, cache] = [&out, &cache].map(|path| path.to_str().expect("a name"));
+    let experiment = ["reproduce", "grit", "--only", "figure-26", "--divide", "64", "--quiet"];
+    let text = done(&[&experiment[..], &["--out", out, "--cache", cache]].concat());
+    assert!(text.contains("Figure 26"), "{text}");
+    std::fs::remove_dir_all(&folder).expect("it was written");
+}
+
+#[test]
 fn the_same_mistake_has_the_same_exit_code() {
     let absent = "/nonexistent/file";
     let grid = |name: &str, text: &str| {

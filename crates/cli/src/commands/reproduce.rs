@@ -108,7 +108,8 @@ impl Grit {
         if !self.only.is_empty() {
             whole = whole.only(&self.only).map_err(Failure::Usage)?;
         }
-        whole = whole.beside(&super::sim::list(self.scheme.as_deref().unwrap_or_default()));
+        let own = self.scheme.as_deref().map(super::sim::list);
+        whole = whole.beside(&own.unwrap_or_default());
         let cells = whole.cells();
         cells.iter().filter(|_| self.scheme.is_some()).try_for_each(Cell::check)?;
         let done = self.workers.carry_out(&cells)?;
