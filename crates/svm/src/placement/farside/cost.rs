@@ -139,12 +139,16 @@ mod tests {
         assert!(!comes(100, 100) && !comes(0, 0), "nobody knows, or the driver brings it anyway");
     }
 
+    /// How often `agent` has to reach over, one access at a time, until that becomes of its claim.
+    fn accesses_until(wanted: Claimed, claim: &mut Claim, agent: AgentId) -> Option<u32> {
+        (1..).find(|_| claim.notice(agent, 1, 10) == wanted)
+    }
+
     #[test]
     fn a_group_goes_to_who_leads_and_each_move_costs_twice_the_last() {
         let (a, b) = (AgentId(1), AgentId(2));
         let mut claim = Claim::NONE;
-        let moves =
-            |claim: &mut Claim, agent| (1..).find(|_| claim.notice(agent, 1, 10) == Claimed::Now);
+        let moves = |claim: &mut Claim, agent| accesses_until(Claimed::Now, claim, agent);
         assert_eq!(moves(&mut claim, a), Some(20), "while a card runs, when it is paid twice");
         assert_eq!(moves(&mut claim, b), Some(40));
         assert_eq!(moves(&mut claim, a), Some(80));
@@ -159,8 +163,7 @@ mod tests {
     fn what_is_paid_moves_when_no_card_runs() {
         let (a, b) = (AgentId(1), AgentId(2));
         let mut claim = Claim::NONE;
-        let due =
-            |claim: &mut Claim, agent| (1..).find(|_| claim.notice(agent, 1, 10) == Claimed::Due);
+        let due = |claim: &mut Claim, agent| accesses_until(Claimed::Due, claim, agent);
         assert_eq!(claim.quiet(), None, "nobody has asked");
         assert_eq!(due(&mut claim, a), Some(10));
         assert_eq!(claim.notice(a, 1, 10), Claimed::No, "said once");
