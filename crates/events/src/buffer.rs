@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 
 use crate::Event;
+#[cfg(test)]
+use crate::chunk::CHUNK;
+use crate::chunk::{Filling, room};
 
-/// Events of a chunk.
-pub(crate) const CHUNK: usize = 1 << 12;
 /// Chunks that a buffer has room for.
 const CHUNKS: usize = 16;
 
@@ -16,16 +17,11 @@ const CHUNKS: usize = 16;
 #[cfg(test)]
 pub(crate) const ROOM: usize = CHUNK * CHUNKS;
 
-/// An empty chunk.
-pub(crate) fn chunk() -> Vec<Event> {
-    Vec::with_capacity(CHUNK)
-}
-
 /// The chunks of a log, oldest events first: those that are full, and the one that is filled.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     full: VecDeque<Vec<Event>>,
-    filling: Vec<Event>,
+    filling: Filling,
     empty: Vec<Vec<Event>>,
     /// Events that found no room and of which the log does not say so yet.
     dropped: u64,
@@ -44,8 +40,8 @@ impl Buffer {
     pub(crate) fn new() -> Buffer {
         Buffer {
             full: VecDeque::with_capacity(CHUNKS),
-            filling: chunk(),
-            empty: (1..CHUNKS).map(|_| chunk()).collect(),
+            filling: Filling::new(),
+            empty: (1..CHUNKS).map(|_| room()).collect(),
             dropped: 0,
             dropped_in_all: 0,
             asked: 0,
@@ -58,18 +54,18 @@ impl Buffer {
 
     /// Whether there is room for an event, in the chunk that is filled or in the next one.
     pub(crate) fn takes_one(&mut self) -> bool {
-        if self.filling.len() == CHUNK
+        if self.filling.is_full()
             && let Some(next) = self.empty.pop()
         {
-            self.full.push_back(std::mem::replace(&mut self.filling, next));
+            self.full.push_back(self.filling.exchange(next));
         }
-        self.filling.len() < CHUNK && !self.is_over()
+        !self.filling.is_full() && !self.is_over()
     }
 
     /// Puts an event where [`Buffer::takes_one`] has found room; whether there is a chunk to write now.
     pub(crate) fn put(&mut self, event: Event) -> bool {
         self.filling.push(event);
-        self.filling.len() == CHUNK
+        self.filling.is_full()
     }
 
     /// An event has found no room.
@@ -94,9 +90,9 @@ impl Buffer {
 
     /// Exchanges a chunk for an empty one; without an end of the log, whoever gives it has waited for
     /// [`Buffer::takes_chunk`].
-    pub(crate) fn put_chunk(&mut self, chunk: &mut Vec<Event>) {
+    pub(crate) fn put_chunk(&mut self, chunk: &mut Filling) {
         match self.empty.pop().filter(|_| !self.is_over()) {
-            Some(next) => self.full.push_back(std::mem::replace(chunk, next)),
+            Some(next) => self.full.push_back(chunk.exchange(next)),
             None => {
                 self.dropped_in_all += chunk.len() as u64;
                 chunk.clear();
@@ -106,7 +102,7 @@ impl Buffer {
 
     /// Whether no chunk is full, nobody asks for what there is, and more events may come.
     pub(crate) fn is_filling(&self) -> bool {
-        self.full.is_empty() && self.filling.len() < CHUNK && self.due == 0 && !self.closed
+        self.full.is_empty() && !self.filling.is_full() && self.due == 0 && !self.closed
     }
 
     /// Whether no event is left, and none comes.
@@ -119,7 +115,7 @@ impl Buffer {
     pub(crate) fn exchange(&mut self, empty: &mut Vec<Event>) -> Option<u64> {
         match self.full.pop_front() {
             Some(full) => self.empty.push(std::mem::replace(empty, full)),
-            None => std::mem::swap(&mut self.filling, empty),
+            None => *empty = self.filling.exchange(std::mem::take(empty)),
         }
         let last = self.due == 1;
         self.due = self.due.saturating_sub(1);

@@ -11,6 +11,7 @@
 
 mod about;
 mod buffer;
+mod chunk;
 mod error;
 mod event;
 mod log;

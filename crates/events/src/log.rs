@@ -15,7 +15,8 @@ use farside_types::Time;
 use parquet::errors::ParquetError;
 
 use self::alone::Alone;
-use crate::buffer::{Buffer, CHUNK, chunk};
+use crate::buffer::Buffer;
+use crate::chunk::{Filling, room};
 use crate::note::Scale;
 use crate::write::dropped;
 use crate::{About, Event, LogWriter, Names, WriteError};
@@ -100,7 +101,7 @@ impl EventLog {
         let (shared, scale) = (Arc::clone(&self.shared), Scale { start, page_bytes });
         match full {
             Full::Drop => Box::new(Keeper { shared, scale }),
-            Full::Wait => Box::new(Collector { shared, scale, events: chunk() }),
+            Full::Wait => Box::new(Collector { shared, scale, events: Filling::new() }),
         }
     }
 
@@ -184,7 +185,7 @@ struct Keeper {
 struct Collector {
     shared: Arc<Shared>,
     scale: Scale,
-    events: Vec<Event>,
+    events: Filling,
 }
 
 impl Journal for Keeper {
@@ -207,7 +208,7 @@ impl Journal for Collector {
     fn note(&mut self, at: Time, note: Note<'_>) {
         let event = self.scale.event(at, note, |name| self.shared.names().number(name));
         self.events.push(event);
-        if self.events.len() == CHUNK {
+        if self.events.is_full() {
             self.hand_over();
         }
     }
@@ -339,7 +340,7 @@ impl Taken {
     fn new() -> Taken {
         let now = Instant::now();
         Taken {
-            events: chunk(),
+            events: room(),
             names: Names::default(),
             asked: None,
             written: 0,
