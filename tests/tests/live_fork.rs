@@ -223,6 +223,30 @@ fn a_child_leaves_its_parents_event_log_alone() {
 }
 
 #[test]
+fn a_log_that_somebody_else_writes_is_its_parents_too() {
+    within(LIMIT, "log", || {
+        let path = scratch("log");
+        let about = farside_events::About {
+            program: "fork".to_owned(),
+            machine: "none".to_owned(),
+            scheme: "none".to_owned(),
+            page_bytes: 4096,
+            memories: farside_events::About::memories("card", [None]),
+        };
+        let log = farside_events::EventLog::create(&path, &about, || ()).unwrap();
+        // Its thread answers nobody in the child, and its file is not to be touched there.
+        assert_eq!(in_child(|| i32::from(log.write_so_far().is_err())), 0);
+        let mut log = Some(log);
+        let written = in_child(|| log.take().unwrap().finish().map_or(-1, |it| it.events as i32));
+        assert_eq!(written, 0);
+        assert_eq!(in_child(|| log.take().map_or(1, |_| 0)), 0, "dropped");
+        log.unwrap().finish().unwrap();
+        assert_eq!(farside_events::Reader::open(&path).unwrap().cut(), None);
+        std::fs::remove_file(&path).unwrap();
+    });
+}
+
+#[test]
 fn a_child_leaves_its_parents_recording_alone() {
     within(LIMIT, "recording", || {
         let recorded = |forks: bool| {

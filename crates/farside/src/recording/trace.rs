@@ -179,3 +179,29 @@ impl Recorder for Recording {
         state.groups.remove(&who.job);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much longer a file gets when a recording of this process, or of its parent, is dropped unfinished.
+    fn written_by_drop(is_parents: bool) -> u64 {
+        let name = format!("farside-dropped-{}-{is_parents}.parquet", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut recording = Recording::new(path.clone(), 1).unwrap();
+        recording.process += u32::from(is_parents);
+        // Its first bytes wait in the file's buffer.
+        let length = || std::fs::metadata(&path).unwrap().len();
+        let before = length();
+        drop(recording);
+        let more = length() - before;
+        std::fs::remove_file(&path).unwrap();
+        more
+    }
+
+    #[test]
+    fn a_child_that_drops_its_parents_recording_writes_nothing() {
+        assert!(written_by_drop(false) > 0, "the buffer was empty");
+        assert_eq!(written_by_drop(true), 0);
+    }
+}
