@@ -37,7 +37,10 @@ pub enum TraceError {
         error: Box<TraceError>,
     },
     /// The name does not tell where the description is.
-    #[error("{path} is not named NAME.bin.zst; give a trace that lies beside its NAME.json")]
+    #[error(
+        "{path} is compressed with zstd and not named NAME.bin.zst, as a trace that lies beside its NAME.json; what another \
+         tool wrote, decompress first (zstd -d)"
+    )]
     Name {
         /// The name given.
         path: PathBuf,

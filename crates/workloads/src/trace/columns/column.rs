@@ -99,7 +99,12 @@ impl Found {
 fn missing(name: &str, columns: &[(&str, bool)]) -> TraceError {
     let required = columns.iter().filter(|(_, required)| *required).map(|(name, _)| *name);
     let required = required.collect::<Vec<_>>().join(", ");
-    let what = format!("it has no column {name:?}; a trace has the columns {required}");
+    // What has neither this nor an address is perhaps of a tool whose columns have other names.
+    let others = match name == COLUMNS[LAUNCH].0 {
+        true => "; accesses of another tool have at least address and write (docs/workloads.md)",
+        false => "",
+    };
+    let what = format!("it has no column {name:?}; a trace has the columns {required}{others}");
     TraceError::Footer { what }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! `address` (decimal, or hexadecimal after `0x`) and `write` (0 or 1, `true`, `false`, `r`, `w`) must be there; `agent`
 //! is a GPU, 0 without it; `size` is in bytes, 1 without it; `time` must not go back for an agent, and has the order of
-//! the file. Other columns are left alone.
+//! the file. Other columns are left alone. Names are in capitals or not.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,8 @@ pub(super) struct Rows {
 /// Whether a file begins with a head that has an address in it.
 pub(super) fn is_it(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    std::str::from_utf8(line).is_ok_and(|line| cells(line).any(|cell| cell == COLUMNS[ADDRESS]))
+    std::str::from_utf8(line)
+        .is_ok_and(|line| cells(line).any(|cell| cell.eq_ignore_ascii_case(COLUMNS[ADDRESS])))
 }
 
 /// The cells of a line, without quotes: numbers need none.
@@ -53,7 +54,7 @@ impl Rows {
         lines.go_on()?;
         let head = lines.text()?;
         let width = cells(head).count();
-        let place = |name: &str| cells(head).position(|cell| cell == name);
+        let place = |name: &str| cells(head).position(|cell| cell.eq_ignore_ascii_case(name));
         let columns = COLUMNS.map(place);
         if let Some(missing) = [ADDRESS, WRITE].into_iter().find(|&which| columns[which].is_none())
         {
@@ -164,6 +165,7 @@ mod tests {
         let expected = [(0, 0, 0, false), (1, 0, 1, true)];
         for text in [
             "time,agent,address,size,write\n0,0,0x10000,8,0\n5,1,65600,4,1\n",
+            "Time,Agent,ADDRESS,Size,Write\n0,0,65536,8,0\n5,1,65600,4,1\n",
             "write,address,size,agent,other\nr,0x10000,8,0,x\nW,0x10040,4,1,y",
             "\"address\",\"write\",\"agent\"\r\n65536,false,0\r\n\r\n\"65600\",true,1\r\n",
         ] {
@@ -194,6 +196,8 @@ mod tests {
                 "{row}: {error}"
             );
         }
+        let error = test_open("cut.csv", "address,write\n1,0\n12", 1).unwrap_err().to_string();
+        assert!(error.contains("line 3: ") && error.contains("cut off"), "{error}");
         let error = test_open("head.csv", "time,address\n", 1).unwrap_err().to_string();
         assert!(error.contains("line 1:") && error.contains("no column write"), "{error}");
     }

@@ -35,16 +35,17 @@ impl Packets {
         Packets { path }
     }
 
-    fn open(&self) -> Result<Box<dyn BufRead>, TraceError> {
+    fn open(&self) -> Result<(Box<dyn BufRead>, bool), TraceError> {
         let unreadable = |source| TraceError::Read { path: self.path.clone(), source };
         let file = File::open(&self.path).map_err(unreadable)?;
-        Ok(packed::open(file).map_err(unreadable)?.0)
+        packed::open(file).map_err(unreadable)
     }
 }
 
 impl Format for Packets {
     fn each(&self, take: Take<'_>) -> Result<u64, TraceError> {
-        let mut stream = Stream { bytes: self.open()?, at: 0, path: self.path.clone() };
+        let (bytes, is_compressed) = self.open()?;
+        let mut stream = Stream { bytes, is_compressed, at: 0, path: self.path.clone() };
         let mut magic = [0; 4];
         stream.fill(&mut magic)?;
         if magic != MAGIC {
@@ -83,12 +84,23 @@ impl Format for Packets {
 /// The bytes of a trace, decompressed, and how many were read.
 struct Stream {
     bytes: Box<dyn BufRead>,
+    is_compressed: bool,
     at: u64,
     path: PathBuf,
 }
 
 impl Stream {
     fn wrong(&self, byte: u64, why: &'static str) -> TraceError {
+        let perhaps = if self.is_compressed { packed::PERHAPS_DAMAGED } else { "" };
+        self.error(byte, format!("{why}{perhaps}"))
+    }
+
+    fn unreadable(&self, byte: u64, error: &std::io::Error) -> TraceError {
+        let why = if self.is_compressed { packed::DAMAGED } else { "it cannot be read" };
+        self.error(byte, format!("{why} ({error})"))
+    }
+
+    fn error(&self, byte: u64, why: String) -> TraceError {
         TraceError::Byte { path: self.path.clone(), byte, why: why.into() }
     }
 
@@ -96,11 +108,7 @@ impl Stream {
         let begin = self.at;
         self.bytes.read_exact(into).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => self.wrong(begin, "what begins there is cut off"),
-            _ => TraceError::Byte {
-                path: self.path.clone(),
-                byte: begin,
-                why: format!("it cannot be read ({error})").into(),
-            },
+            _ => self.unreadable(begin, &error),
         })?;
         self.at += into.len() as u64;
         Ok(())
@@ -109,12 +117,9 @@ impl Stream {
     /// The next message; false at the end.
     fn message(&mut self, into: &mut Vec<u8>) -> Result<bool, TraceError> {
         let begin = self.at;
-        let rest = self.bytes.fill_buf().map_err(|error| TraceError::Byte {
-            path: self.path.clone(),
-            byte: begin,
-            why: format!("it cannot be read ({error})").into(),
-        })?;
-        if rest.is_empty() {
+        let rest = self.bytes.fill_buf().map(|rest| rest.len());
+        let rest = rest.map_err(|error| self.unreadable(begin, &error))?;
+        if rest == 0 {
             return Ok(false);
         }
         let mut length = 0_u64;
@@ -137,7 +142,7 @@ impl Stream {
         match read {
             Ok(read) if read as u64 == length => self.at += length,
             Ok(_) => return Err(self.wrong(begin, "the message there is cut off")),
-            Err(_) => return Err(self.wrong(begin, "the message there cannot be decompressed")),
+            Err(error) => return Err(self.unreadable(begin, &error)),
         }
         Ok(true)
     }
@@ -292,6 +297,19 @@ mod tests {
         assert!(error.contains(&format!("byte {header}: ")), "{error}");
         let huge = [MAGIC, &[0xff, 0xff, 0xff, 0x7f]].concat();
         assert!(test_open("gem5-huge", huge, 1).unwrap_err().to_string().contains("1 MiB"));
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+        packed.write_all(&whole).unwrap();
+        let mut packed = packed.finish().unwrap();
+        let said = |packed: &[u8]| test_open("gem5-gz", packed, 1).unwrap_err().to_string();
+        assert!(said(&packed[..packed.len() - 20]).contains("cut off"));
+        // What was stored shows no damage before its sum at the end: here it is a packet that cannot be.
+        let at = packed.windows(whole.len()).position(|part| part == whole).unwrap();
+        packed[at + header + 1] = 7;
+        let error = said(&packed);
+        assert!(
+            error.contains(&format!("byte {header}: ")) && error.contains("gzip -t"),
+            "{error}"
+        );
         let endless = [MAGIC, &[0xff; 9]].concat();
         assert!(
             test_open("gem5-endless", endless, 1).unwrap_err().to_string().contains("no length")

@@ -37,6 +37,12 @@ struct Line {
     kinds: &'static [Kind],
 }
 
+/// Whether a file begins as such a text; what has no line may be one without accesses.
+pub(super) fn is_it(head: &[u8]) -> bool {
+    let lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
+    lines.into_iter().find(|line| !line.is_empty()).is_none_or(|line| parse(line).is_ok())
+}
+
 impl Lackey {
     pub(super) fn new(path: PathBuf, spread: u8) -> Lackey {
         Lackey { path, spread }
@@ -81,8 +87,7 @@ impl Format for Lackey {
 /// One line; `None` if it is no access to data.
 fn parse(line: &[u8]) -> Result<Option<Line>, &'static str> {
     const EXPECTED: &str = "it is none of \"I  ADDRESS,SIZE\", \" L ADDRESS,SIZE\", \" S …\", \" M …\" and \
-         \"==…\", which `valgrind --tool=lackey --trace-mem=yes` writes, and the file begins like no other trace; a CSV \
-         begins with the names of its columns, with address and write among them";
+         \"==…\", which `valgrind --tool=lackey --trace-mem=yes` writes";
     let (kinds, rest): (&[Kind], _) = match line {
         [] => return Ok(None),
         [b'=', b'=', ..] | [b'-', b'-', ..] | [b'*', b'*', ..] => return Ok(None),
@@ -123,6 +128,26 @@ mod tests {
         for nothing in ["", "==7== Lackey\n", "I  04016ff4,2\n"] {
             let error = open("lackey-nothing", nothing, 1).unwrap_err();
             assert!(matches!(error, TraceError::NoAccesses { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_begins_as_no_trace_is_told_what_is_read_or_what_to_do_with_it() {
+        let utf16: Vec<u8> =
+            "\u{feff}time,address,write\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let of: [(&[u8], &str); 8] = [
+            (b"hello\n", "kernelslist.g"),
+            (b"\n\n{\"a\": 1}\n", "Parquet"),
+            (b"addr,rw\n1,r\n", "CSV whose first line names address and write"),
+            (b"\x7fELF\x02\x01\0\0", "--tool=lackey"),
+            (b"PK\x03\x04 and so on", "-tool view"),
+            (&utf16, "iconv"),
+            (b"\xfd7zXZ\0", "xz -dk"),
+            (b"\x28\xb5\x2f\xfd and so on", "zstd -d"),
+        ];
+        for (content, what) in of {
+            let error = open("lackey-none", content, 1).unwrap_err().to_string();
+            assert!(error.contains(what), "{what}: {error}");
         }
     }
 

@@ -46,7 +46,7 @@ impl Lines {
         let read = limited.read_until(b'\n', &mut self.line);
         if let Err(source) = read {
             return Err(match self.is_compressed {
-                true => self.wrong(format!("{} ({source})", packed::DAMAGED)),
+                true => self.error(format!("{} ({source})", packed::DAMAGED).into()),
                 false => TraceError::Read { path: self.path.clone(), source },
             });
         }
@@ -75,7 +75,19 @@ impl Lines {
 
     /// An error about this line.
     pub(super) fn wrong(&self, why: impl Into<Cow<'static, str>>) -> TraceError {
-        TraceError::Text { path: self.path.clone(), line: self.number, why: why.into() }
+        let why = why.into();
+        let is_last = !self.line.is_empty() && !self.line.ends_with(b"\n");
+        self.error(match (self.whole, self.is_compressed) {
+            (false, _) if is_last => {
+                format!("{why}; the file ends within this line: is it cut off?").into()
+            }
+            (_, true) => format!("{why}{}", packed::PERHAPS_DAMAGED).into(),
+            (_, false) => why,
+        })
+    }
+
+    fn error(&self, why: Cow<'static, str>) -> TraceError {
+        TraceError::Text { path: self.path.clone(), line: self.number, why }
     }
 
     /// An error about the file's end.

@@ -29,6 +29,11 @@ use super::sink::{Recorded, Sink};
 use super::store::Kind;
 use crate::{LINE_BYTES, Place, TraceError};
 
+/// What is said of a file that begins as none of these formats.
+const UNKNOWN: &str = "it begins as no trace that is read: not as text of lackey (`valgrind --tool=lackey \
+     --trace-mem=yes`) or of DynamoRIO's view, as packets of gem5, as a .traceg or kernelslist.g of Accel-Sim, as a \
+     CSV whose first line names address and write, or as Parquet (docs/workloads.md)";
+
 /// Largest access in bytes: more than any instruction has.
 const SIZE_MAX: u64 = 1 << 16;
 
@@ -106,8 +111,11 @@ impl Plain {
             Box::new(view::View::new(at, spread))
         } else if csv::is_it(head) {
             Box::new(csv::Rows::open(path)?)
-        } else {
+        } else if lackey::is_it(head) || packed::is_it(head) {
+            // What cannot be decompressed is told of by whoever reads its lines.
             Box::new(lackey::Lackey::new(at, spread))
+        } else {
+            return Err(TraceError::Text { path: at, line: 1, why: UNKNOWN.into() });
         };
         Plain::of(path, format, spread)
     }
