@@ -6,10 +6,12 @@
 //! It is a calendar queue (Brown, "Calendar Queues", CACM 31, 1988) of a fixed width: nearly all
 //! events of a machine lie a few microseconds ahead, thousands of them. Each day of a nanosecond has
 //! an unsorted list; a day is sorted when it comes, and is then short. What lies further ahead than
-//! the calendar reaches waits in a heap until its day has come.
+//! the calendar reaches waits in a heap until its day has come. What is entered for the very moment comes
+//! after all that was entered for it before, so it has a list of its own in that order: a GPU that goes on
+//! has thousands of wavefronts go on at once.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use farside_types::Time;
 use serde::Serialize;
@@ -36,6 +38,8 @@ pub struct Queue<T> {
     today: u64,
     /// What is left of today, the next one last.
     now_due: Vec<Due>,
+    /// What was entered for this moment since it has come, first come first.
+    at_once: VecDeque<u32>,
     /// The first place of each later day that the calendar reaches.
     days: Box<[u32; DAYS]>,
     /// A bit for each day that has events.
@@ -77,6 +81,7 @@ impl<T> Queue<T> {
             free: NONE,
             today: day(now),
             now_due: Vec::new(),
+            at_once: VecDeque::new(),
             days: Box::new([NONE; DAYS]),
             marks: Box::new([0; DAYS / WORD]),
             far: BinaryHeap::new(),
@@ -100,11 +105,7 @@ impl<T> Queue<T> {
 
     /// Takes the next event and moves the clock to it.
     pub fn pop(&mut self) -> Option<T> {
-        if self.now_due.is_empty() {
-            self.next_day()?;
-        }
-        let Due { at, place, .. } = self.now_due.pop()?;
-        self.now = at;
+        let place = self.next_place()?;
         self.len -= 1;
         let held = &mut self.places[place as usize];
         held.next = self.free;
@@ -127,10 +128,29 @@ impl<T> Queue<T> {
         self.len == 0
     }
 
+    /// The place of the next event, to which the clock moves.
+    fn next_place(&mut self) -> Option<u32> {
+        if self.now_due.last().is_none_or(|due| due.at != self.now) {
+            if let Some(place) = self.at_once.pop_front() {
+                return Some(place);
+            }
+        }
+        if self.now_due.is_empty() {
+            self.next_day()?;
+        }
+        let Due { at, place, .. } = self.now_due.pop()?;
+        self.now = at;
+        Some(place)
+    }
+
     fn enter(&mut self, at: Time, sequence: u64, what: T) {
         let place = self.put(Place { at, sequence, next: NONE, what: Some(what) });
-        let due = Due { at, sequence, place };
         self.len += 1;
+        if at == self.now {
+            self.at_once.push_back(place);
+            return;
+        }
+        let due = Due { at, sequence, place };
         let ahead = day(at) - self.today;
         if ahead == 0 {
             let later = self.now_due.partition_point(|held| *held > due);
@@ -207,12 +227,12 @@ impl<T> Queue<T> {
         let days = self.days.iter().flat_map(move |&first| {
             std::iter::successors(place(first), move |&held| place(self.places[held as usize].next))
         });
-        let days = days.map(|place| {
+        let listed = self.at_once.iter().copied().chain(days).map(|place| {
             let &Place { at, sequence, .. } = &self.places[place as usize];
             Due { at, sequence, place }
         });
         let far = self.far.iter().map(|Reverse(due)| *due);
-        self.now_due.iter().copied().chain(days).chain(far)
+        self.now_due.iter().copied().chain(listed).chain(far)
     }
 }
 
