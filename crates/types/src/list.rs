@@ -115,13 +115,14 @@ impl<T: Shelved> Holder<T> {
 
     /// The elements, to be changed: a copy of them if others have the list too.
     fn own(&mut self) -> &mut Vec<T> {
-        if Arc::get_mut(&mut self.0).is_none() {
+        // A plain load: to ask `Arc::get_mut` for that as well would take twice as long, at every element.
+        if Arc::strong_count(&self.0) > 1 {
             let mut copy = Holder::taken();
             copy.own().extend_from_slice(&self.0.items);
             *self = copy;
         }
         let stored = Arc::get_mut(&mut self.0);
-        &mut stored.expect("a list that was just taken has one holder").items
+        &mut stored.expect("a list with one holder, or just taken").items
     }
 }
 
@@ -216,7 +217,13 @@ impl<T: Shelved, const FEW: usize> DerefMut for List<T, FEW> {
 
 impl<T: Shelved, const FEW: usize> Extend<T> for List<T, FEW> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        items.into_iter().for_each(|item| self.push(item));
+        let mut items = items.into_iter();
+        while let Some(item) = items.next() {
+            self.push(item);
+            if let Held::Many(many) = &mut self.0 {
+                return many.own().extend(items);
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use farside_types::{Access, PageNo};
 
 use crate::api::command::{Run, Runs};
 use crate::api::event::Need;
-use crate::faults::open::{FaultKeys, Faults};
+use crate::faults::open::{FaultKey, FaultKeys, Faults};
 use crate::migration::chain::{cut_runs, push_run};
 use crate::migration::planner::Reach;
 use crate::migration::transition::Transition;
@@ -101,15 +101,17 @@ pub(crate) fn widen(decisions: &mut Vec<Wider>, wider: Wider) {
 pub(crate) fn cut_part(part: &mut OpenPart, most: u32, open: &Faults) -> OpenPart {
     let behind = cut_runs(&mut part.runs, most);
     let late = behind.first().map_or(PageNo(u64::MAX), |run| run.page);
-    let (mut before, mut after) = (FaultKeys::new(), FaultKeys::new());
-    for &key in &part.faults {
-        let is_behind = match open.get(key).map(|fault| &fault.need) {
-            Some(Need::Page(page, _)) => *page >= late,
-            _ => false,
-        };
-        if is_behind { after.push(key) } else { before.push(key) }
-    }
-    part.faults = before;
+    let is_behind = |&key: &FaultKey| match open.get(key).map(|fault| &fault.need) {
+        Some(Need::Page(page, _)) => *page >= late,
+        _ => false,
+    };
+    let after: FaultKeys = part.faults.iter().copied().filter(is_behind).collect();
+    // Where a card is full everything is behind.
+    part.faults = if after.len() == part.faults.len() {
+        FaultKeys::new()
+    } else {
+        part.faults.iter().copied().filter(|key| !is_behind(key)).collect()
+    };
     let pages = part.pages.saturating_sub(most);
     part.pages -= pages;
     OpenPart { transition: part.transition, runs: behind, pages, faults: after, prefetched: 0 }
