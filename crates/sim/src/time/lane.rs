@@ -61,11 +61,11 @@ impl Lane {
         if piece < self.base {
             piece = self.base;
         }
-        if piece >= self.full.0 && piece < self.full.1 {
-            piece = self.full.1;
-        }
         let from = piece;
         loop {
+            if piece >= self.full.0 && piece < self.full.1 {
+                piece = self.full.1;
+            }
             if piece >= self.base + PIECES as u64 {
                 self.slide(piece);
             }
@@ -74,13 +74,22 @@ impl Lane {
             // A piece that is full, or whose rest lies before `at`.
             if start < (piece + 1) << SHIFT {
                 if piece > from {
-                    self.full = (from, piece);
+                    self.note_full(from, piece);
                 }
                 self.take(piece, start + span.0);
                 return Time(start);
             }
             piece += 1;
         }
+    }
+
+    /// Pieces from `from` on and before `to` are full, as a search has found.
+    #[inline]
+    fn note_full(&mut self, from: u64, to: u64) {
+        // It went on behind those that are known, where it came to them: what lies before them is full as well.
+        let first =
+            if from <= self.full.1 && self.full.1 <= to { from.min(self.full.0) } else { from };
+        self.full = (first, to);
     }
 
     /// What takes more than a piece comes after everything else, as a page copy does.
