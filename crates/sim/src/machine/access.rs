@@ -38,7 +38,7 @@ impl Kind {
     }
 
     /// The cache of its compute unit that it goes through.
-    fn cache(self) -> usize {
+    pub(super) fn cache(self) -> usize {
         match self {
             Kind::Load | Kind::Store => 0,
             Kind::Scalar => 1,

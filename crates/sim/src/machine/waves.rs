@@ -218,6 +218,7 @@ impl Machine {
         let begin = at.max(cu.next_issue);
         let mut at = begin;
         cu.next_issue = begin + Span(cycle.0 * lines.len() as u64);
+        cu.caches[kind.cache()].fetch(lines);
         for &line in lines {
             self.line(Access { line, kind, ..me }, at);
             at = at + cycle;
