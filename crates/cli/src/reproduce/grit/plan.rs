@@ -19,12 +19,33 @@ pub struct Plan {
     pub(super) megabytes: BTreeMap<String, u64>,
     /// Values of the machine that are not those of the preset.
     machine: BTreeMap<String, String>,
+    #[serde(rename = "indifferent")]
+    pub(super) indifferences: Vec<Indifference>,
     /// Those of the list, and one for each reading.
     #[serde(rename = "experiment")]
     pub(super) experiments: Vec<Experiment>,
     readings: Option<Readings>,
     pub(super) sensitivity: Option<Sensitivity>,
     pub(super) sharing: Option<SharingPlan>,
+}
+
+/// A value of the machine that makes no difference to some.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Indifference {
+    pub(super) key: String,
+    #[serde(default)]
+    pub(super) schemes: Vec<String>,
+    #[serde(default)]
+    pub(super) workloads: Vec<String>,
+}
+
+impl Indifference {
+    /// Whether it is about this cell. A scheme with parameters or a modifier is another one.
+    fn concerns(&self, cell: &Cell) -> bool {
+        let runs = |name: &String| matches!(&cell.program, Program::Workload { name: it, .. } if it == name);
+        self.schemes.contains(&cell.scheme) || self.workloads.iter().any(runs)
+    }
 }
 
 /// A figure of the paper.
@@ -328,7 +349,17 @@ impl Plan {
         let program = experiment.instead.get(workload).map_or(workload, String::as_str);
         let cell = Cell::workload(program, bytes, scheme);
         let cell = experiment.preset.iter().fold(cell, |cell, preset| cell.on(preset));
-        set.fold(cell, |cell, (key, value)| cell.with(key, value))
+        self.plain(set.fold(cell, |cell, (key, value)| cell.with(key, value)))
+    }
+
+    /// A cell without the values that make no difference to it: runs of which the same must come out are one.
+    fn plain(&self, mut cell: Cell) -> Cell {
+        for indifference in &self.indifferences {
+            if indifference.concerns(&cell) {
+                cell.set.remove(&indifference.key);
+            }
+        }
+        cell
     }
 
     pub(super) fn bytes(&self, size: Option<Size>, workload: &str, scale: Scale) -> Option<u64> {
@@ -381,10 +412,11 @@ impl Plan {
         let cell = Cell::workload(workload, self.bytes(None, workload, scale), scheme);
         let cell = self.machine.iter().fold(cell, |cell, (key, value)| cell.with(key, value));
         let Some((group, factor)) = change else { return cell };
-        group.keys.iter().fold(cell, |cell, key| {
+        let changed = group.keys.iter().fold(cell, |cell, key| {
             let value = preset_value(key).map_or(0.0, |value| (value as f64 * factor).round());
             cell.with(key, value as u64)
-        })
+        });
+        self.plain(changed)
     }
 }
 

@@ -88,6 +88,67 @@ fn every_latency_of_the_sensitivity_is_a_number_of_the_preset() {
     }
 }
 
+/// What comes out on a small machine like the paper's, but for the machine itself, with a value of it changed.
+fn outcome_with(workload: &str, scheme: &str, key: &str, value: &str) -> farside_sim::Outcome {
+    let small = [("gpu.compute_units", "4"), ("gpu.capacity_percent", "70"), (key, value)];
+    let machine = farside_sim::Spec::preset("grit-paper").unwrap().with_overrides(&small).unwrap();
+    // There is no smaller C2D.
+    let bytes = if workload.starts_with("c2d") { 1_441_792 } else { 1 << 18 };
+    let workload = farside_workloads::catalog::by_name(workload, Some(bytes)).unwrap();
+    let simulation = farside_sim::Simulation::new(&machine, &workload, scheme).unwrap();
+    let outcome = simulation.run(|_| ()).unwrap();
+    farside_sim::Outcome { spec: farside_sim::Spec::default(), ..outcome }
+}
+
+#[test]
+fn what_a_cell_leaves_out_makes_no_difference_to_it() {
+    let values = |key: &str| match key {
+        "gpu.constants" => ["shared", "each"],
+        "host.table_ns" => ["100", "50000"],
+        "flush.counter" => ["users", "all"],
+        "flush.demote" => ["pipeline", "page"],
+        "flush.far" => ["open", "closed"],
+        "link.nvlink_ns" => ["150", "5000"],
+        _ => panic!("{key} has no values here"),
+    };
+    let differs = |workload: &str, scheme: &str, key: &str| {
+        let [one, other] = values(key).map(|value| outcome_with(workload, scheme, key, value));
+        one != other
+    };
+    for plan::Indifference { key, schemes, workloads } in plan().indifferences {
+        for scheme in &schemes {
+            for workload in ["bfs", "st", "sc"] {
+                assert!(!differs(workload, scheme, &key), "{key}, {workload}, {scheme}");
+            }
+        }
+        for workload in &workloads {
+            assert!(!differs(workload, "grit", &key), "{key}, {workload}");
+        }
+    }
+    // And where they are not left out they do.
+    assert!(differs("sc", "grit", "gpu.constants"));
+    for key in ["host.table_ns", "flush.demote", "flush.far", "link.nvlink_ns"] {
+        assert!(differs("bfs", "grit", key), "{key}");
+    }
+    assert!(differs("sc", "access-counter:map-host=on", "flush.counter"));
+}
+
+#[test]
+fn a_cell_without_what_makes_no_difference_to_it_is_one_with_its_equals() {
+    let plan = plan();
+    let find = |name: &str| plan.experiments.iter().find(|it| it.name == name).unwrap();
+    let (constants, main) = (find("constants"), find("figure-17"));
+    let cell = |experiment, workload| plan.cell(experiment, workload, "grit", Scale::Full);
+    assert_eq!(cell(constants, "bs"), cell(main, "bs"));
+    assert_ne!(cell(constants, "fir"), cell(main, "fir"));
+    let groups = &plan.sensitivity.as_ref().unwrap().groups;
+    let table = groups.iter().find(|group| group.label == "PA-Table").unwrap();
+    let tables = |scheme| plan.changed("st", scheme, Some((table, 4.0)), Scale::Full);
+    assert!(!tables("on-touch").set.contains_key("host.table_ns"));
+    assert!(tables("grit").set.contains_key("host.table_ns"));
+    assert!(tables("grit+acud").set.contains_key("host.table_ns"), "another scheme");
+}
+
 /// Outcomes whose time is what `time` says, and as many faults.
 fn outcomes(cells: &[Cell], time: impl Fn(&Cell) -> u64) -> Vec<Finished> {
     let finished = |cell: &Cell| {
