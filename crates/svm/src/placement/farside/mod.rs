@@ -22,8 +22,9 @@
 //!   bus and stays, until a counter says that somebody uses it more and it has rested.
 //!
 //! - **Costs.** Where the machine tells what an access to another memory takes ([`crate::KnownCosts`]), a page is
-//!   brought only if that costs less than to reach over once for each of its lines, in the queue that there is now;
-//!   a group that is reached over to goes to whoever has paid for its move by that ([`cost`]).
+//!   brought only if that costs less than to reach over once for each of its lines, in the queue that there is now.
+//!   What other cards have, a full card reaches over to first. A group that is reached over to goes to whoever has paid
+//!   for its move by that ([`cost`]).
 //!
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
 //! ingredient can be switched off.
@@ -166,12 +167,12 @@ impl Farside {
             return self.take(fault);
         }
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
-        let dear = self.is_dear(fault, 0);
+        let leaves = self.is_full(fault) || self.is_dear(fault, 0);
         let group = self.groups.get_mut(fault.page);
         if group.remote {
             return self.reach_over(fault);
         }
-        if dear {
+        if leaves {
             return self.leave(fault);
         }
         if group.written {
@@ -222,11 +223,23 @@ impl Farside {
         self.config.objects && !object.keeps_copies()
     }
 
+    /// Whether it is known what it costs to bring the page, which is not here, and to reach over to it.
+    fn knows_costs(&self, fault: &FaultView) -> bool {
+        let absent = !fault.copies.contains(fault.agent.home());
+        self.config.costs && absent && fault.costs.is_some()
+    }
+
     /// Whether to bring the page, which so many others lose by it, costs more than to leave it where it is.
     fn is_dear(&self, fault: &FaultView, losers: u64) -> bool {
-        let absent = !fault.copies.contains(fault.agent.home());
-        let costs = fault.costs.filter(|_| self.config.costs && absent);
+        let costs = fault.costs.filter(|_| self.knows_costs(fault));
         costs.is_some_and(|costs| cost::is_dear(costs, losers))
+    }
+
+    /// Whether another page would have to go for a copy of this one. Which of the two will be used more nobody knows: where
+    /// all that a card reads is more than it holds, each copy would be gone before its second use. So who asks reaches
+    /// over, and gets the page with its group when that has paid for it.
+    fn is_full(&self, fault: &FaultView) -> bool {
+        self.knows_costs(fault) && fault.room == 0
     }
 
     /// The page stays where it is, and is mapped there.

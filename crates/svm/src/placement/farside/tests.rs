@@ -1,6 +1,6 @@
 //! What the scheme does, through the driver.
 
-use farside_types::{Access, GROUP_PAGES, MemoryId, PageRange, Span, Time};
+use farside_types::{Access, CardId, GROUP_PAGES, MemoryId, PageRange, Span, Time};
 
 use crate::KnownCosts;
 use crate::placement::fixture::Fixture;
@@ -332,6 +332,22 @@ fn a_group_that_has_been_paid_for_moves_when_the_last_kernel_ends() {
     assert_eq!(fixture.copies(page), [1], "one still runs");
     fixture.end(jobs[1]);
     assert_eq!(fixture.copies(page), [2], "nobody was stopped for it");
+}
+
+#[test]
+fn a_full_card_reaches_over_to_what_another_has_and_brings_what_only_the_host_has() {
+    let mut fixture = priced("farside", 1);
+    let (page, other) = (fixture.page(0), fixture.page(32));
+    fixture.read(0, page);
+    let room = fixture.driver.room(CardId(1));
+    let fills = fixture.allocate(u64::from(room));
+    fills.pages().for_each(|fill| fixture.write(1, fill));
+    assert_eq!(fixture.driver.room(CardId(1)), 0);
+    fixture.read(1, page);
+    assert_eq!(fixture.copies(page), [0, 1]);
+    assert!(fixture.mapped_by(page).contains(&1));
+    fixture.read(1, other);
+    assert_eq!(fixture.copies(other), [0, 2]);
 }
 
 #[test]
