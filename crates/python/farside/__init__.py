@@ -21,7 +21,7 @@ The same driver runs in simulated time, under any placement scheme: `simulate` a
 """
 
 from farside._arguments import Lent, read, shared, write
-from farside._farside import Column, FarsideError, KernelError, LentError
+from farside._farside import Column, FarsideError, KernelError, LentError, __version__
 from farside._future import Future
 from farside._kernel import Kernel, get_include, kernel
 from farside._report import Report, report_page
@@ -47,6 +47,7 @@ __all__ = [
     "Report",
     "Reproduction",
     "Space",
+    "__version__",
     "buffers",
     "get_include",
     "kernel",

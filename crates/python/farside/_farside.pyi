@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+__version__: str
+
 class FarsideError(RuntimeError):
     """Something that Farside could not do; says what to do next."""
 

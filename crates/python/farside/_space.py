@@ -572,8 +572,10 @@ def _as_type(function: Kernel, index: int, wanted: Any, given: Argument) -> Argu
     if not is_array:
         if isinstance(given, Lent):
             raise TypeError(f"{where} is an array; wanted is a value of {kind}")
+        if kind.kind in "iub" and isinstance(given, (float, np.floating)):
+            raise TypeError(f"{where} is {given}, a float; wanted is a value of {kind}, as {kind}(…) makes one")
         value: np.generic = kind.type(given)
-        if isinstance(given, int) and int(value) != given:
+        if isinstance(given, (int, np.integer)) and int(value) != given:
             raise OverflowError(f"{where} is {given}, which is no {kind}")
         return value
     if not isinstance(given, Lent):

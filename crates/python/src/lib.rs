@@ -16,6 +16,8 @@ mod unlocked;
 /// What `farside/__init__.py` imports.
 #[pyo3::pymodule]
 mod _farside {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::column::Column;
     #[pymodule_export]
@@ -32,4 +34,9 @@ mod _farside {
     };
     #[pymodule_export]
     use crate::space::Space;
+
+    #[pymodule_init]
+    fn version(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

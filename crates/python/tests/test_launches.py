@@ -146,6 +146,11 @@ def test_wrong_arguments_are_named(space: farside.Space) -> None:
         space.run(saxpy, 1.0, READ(space.array(10)), WRITE(x))
     with pytest.raises(TypeError, match="no lent array"):
         space.run(saxpy, 1.0, 2, WRITE(x))
+    out = space.array(10)
+    with pytest.raises(TypeError, match=r"2\.5, a float; wanted is a value of uint8"):
+        space.run(mixed, 2.5, 2.5, -3, WRITE(out))
+    with pytest.raises(OverflowError, match="300, which is no uint8"):
+        space.run(mixed, np.int64(300), 2.5, -3, WRITE(out))
     with pytest.raises(TypeError, match="wanted is a value of float32"):
         space.run(saxpy, READ(x), READ(x), WRITE(x))
     with pytest.raises(farside.KernelError, match="elements"):
