@@ -7,7 +7,7 @@
 //!
 //! A row for each pattern: the performance of `farside` over GRIT, over the twelve-line rule, and over the best of the
 //! uniform schemes, which is named. `times=yes` prints what each scheme takes; other `KEY=VALUE` change the machine,
-//! `grit-table-1` unless `machine=NAME` is given.
+//! `grit-table-1` unless `machine=NAME` is given; `gpu.capacity_percent=25` that of every pattern.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let asked = |key| values.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let times = asked("times") == Some("yes");
     let ours = asked("scheme").unwrap_or("farside");
+    // What a GPU holds is the pattern's, unless it is said.
+    let holds = asked("gpu.capacity_percent").is_some();
     let own = ["machine", "times", "scheme"];
     let changes: Vec<_> = values.iter().copied().filter(|(key, _)| !own.contains(key)).collect();
     let spec =
@@ -43,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let asked_for = |it: &&Pattern| names.is_empty() || names.iter().any(|name| *name == it.name);
     let patterns: Vec<Pattern> = patterns.into_iter().filter(|it| asked_for(&it)).collect();
     for pattern in &patterns {
-        let ratios = row(pattern, &spec, ours, times)?;
+        let ratios = row(pattern, &spec, ours, (times, holds))?;
         logs.iter_mut().zip(ratios).for_each(|(log, ratio)| *log += ratio.ln());
     }
     let mean = |log: f64| (log / patterns.len() as f64).exp();
@@ -63,10 +65,12 @@ fn row(
     pattern: &Pattern,
     spec: &Spec,
     ours: &str,
-    times: bool,
+    (times, holds): (bool, bool),
 ) -> Result<[f64; 3], Box<dyn Error>> {
     let mut spec = spec.clone();
-    spec.gpu.capacity_percent = Some(pattern.capacity_percent);
+    if !holds {
+        spec.gpu.capacity_percent = Some(pattern.capacity_percent);
+    }
     let milliseconds = |scheme: &str| -> Result<f64, Box<dyn Error>> {
         let program = Arc::new(pattern.program.clone());
         let outcome = Simulation::new(&spec, &(program as _), scheme)?.run(|_| ())?;

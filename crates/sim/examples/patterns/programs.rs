@@ -130,6 +130,19 @@ impl Program {
     }
 }
 
+/// Each GPU scans a half of its own part, and uses a line of the first pages, which all have, for each instruction.
+fn scan(program: &Program, launch: u32, wave: &mut Wave, common: u32, how: Use) {
+    let part = program.part(wave.gpu, PAGES - common);
+    let half = part.len() as u32 / 2;
+    let start = common + part.start + launch * half;
+    for page in (start..start + half).skip(wave.index as usize).step_by(WORKERS as usize) {
+        for line in (0..PAGE_LINES).step_by(WIDTH as usize) {
+            wave.access(page, line, WIDTH, Read);
+            wave.scatter(&(0..common), 1, how);
+        }
+    }
+}
+
 /// One buffer, a body for each launch.
 fn of(
     name: &'static str,
@@ -276,29 +289,9 @@ fn shared(gpus: u32) -> Vec<Pattern> {
             _ => wave.sweep(0..512, Read),
         }),
         // A few pages that all read all the time, beside a scan of one's own.
-        of("hot-cold", gpus, PAGES, 2, |it, launch, wave| {
-            let scanned = it.part(wave.gpu, PAGES - 16);
-            let half = scanned.len() as u32 / 2;
-            let start = 16 + scanned.start + launch * half;
-            for page in (start..start + half).skip(wave.index as usize).step_by(WORKERS as usize) {
-                for line in (0..PAGE_LINES).step_by(WIDTH as usize) {
-                    wave.access(page, line, WIDTH, Read);
-                    wave.scatter(&(0..16), 1, Read);
-                }
-            }
-        }),
+        of("hot-cold", gpus, PAGES, 2, |it, launch, wave| scan(it, launch, wave, 16, Read)),
         // Each GPU counts what it scans in eight pages of all.
-        of("histogram", gpus, PAGES, 2, |it, launch, wave| {
-            let scanned = it.part(wave.gpu, PAGES - 8);
-            let half = scanned.len() as u32 / 2;
-            let start = 8 + scanned.start + launch * half;
-            for page in (start..start + half).skip(wave.index as usize).step_by(WORKERS as usize) {
-                for line in (0..PAGE_LINES).step_by(WIDTH as usize) {
-                    wave.access(page, line, WIDTH, Read);
-                    wave.scatter(&(0..8), 1, Update);
-                }
-            }
-        }),
+        of("histogram", gpus, PAGES, 2, |it, launch, wave| scan(it, launch, wave, 8, Update)),
         // A step of a factorisation: all read the pivot, everyone updates the part of what is left that is his.
         of("pivot", gpus, 512, 16, |it, launch, wave| {
             let width = 512 / 16;
