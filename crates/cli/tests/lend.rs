@@ -169,6 +169,14 @@ impl Host {
         common::processes(&self.home, word)
     }
 
+    /// The only one of these. One that was just started has no command line to see yet.
+    fn process(&self, word: &str) -> Pid {
+        await_that(LIMIT, word, || !self.processes(word).is_empty());
+        let found = self.processes(word);
+        assert_eq!(found.len(), 1, "{word}: {found:?}");
+        found[0]
+    }
+
     fn signal(&self, word: &str, signal: Signal) {
         for pid in self.processes(word) {
             // One that has ended meanwhile is no matter.
@@ -294,9 +302,7 @@ fn both_ends_of_a_lease_are_confined_and_have_a_key_of_their_own() {
     let three = Three::start("10");
     let _held = three.b.hold(&["card0"]);
     for (host, word) in [(&three.a, "end"), (&three.b, "near-end")] {
-        let found = host.processes(word);
-        assert_eq!(found.len(), 1, "{word}: {found:?}");
-        let path = format!("/proc/{}/status", found[0].as_raw_nonzero());
+        let path = format!("/proc/{}/status", host.process(word).as_raw_nonzero());
         let end = Instant::now() + LIMIT;
         // It may be on its way there.
         loop {
@@ -309,7 +315,7 @@ fn both_ends_of_a_lease_are_confined_and_have_a_key_of_their_own() {
         }
     }
     // Control: what is not confined is seen.
-    let daemon = three.a.processes("daemon")[0].as_raw_nonzero();
+    let daemon = three.a.process("daemon").as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
     assert!(!status.contains("Seccomp:\t2"), "{status}");
 }
@@ -391,17 +397,15 @@ fn a_daemon_that_is_killed_and_started_again_keeps_the_leases_and_no_epoch_repea
 /// It cannot say which process it is, and would touch the card when it wakes.
 #[test]
 fn an_end_that_stands_still_is_killed_by_a_new_daemon_before_the_card_is_lent_again() {
-    let three = Three::start("2");
+    let three = Three::start("4");
     let _held = three.b.hold(&["card0"]);
-    let ends = three.a.processes("end");
-    assert_eq!(ends.len(), 1);
+    let end = three.a.process("end").as_raw_nonzero();
     three.a.signal("end", Signal::STOP);
     three.a.signal("daemon", Signal::KILL);
     // Any command starts another.
     three.a.device();
     let _next = three.c.hold(&["card0", "--wait", "30"]);
-    let status = format!("/proc/{}/status", ends[0].as_raw_nonzero());
-    let status = std::fs::read_to_string(status).unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{end}/status")).unwrap_or_default();
     // Of one that is gone, its parent may not know yet.
     assert!(status.is_empty() || status.contains("State:\tZ"), "two have the card: {status}");
 }

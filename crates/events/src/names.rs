@@ -36,7 +36,7 @@ impl Names {
 
     /// Takes the names that another has more.
     pub(crate) fn follow(&mut self, other: &Names) {
-        for name in &other.list[self.list.len()..] {
+        for name in other.list.get(self.list.len()..).unwrap_or_default() {
             self.number(name);
         }
     }

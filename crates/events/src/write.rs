@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use farside_parquet::Group;
 use farside_types::Reason;
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter,
@@ -36,7 +36,8 @@ pub struct LogWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     metadata: Vec<KeyValue>,
     columns: Columns,
-    words: Words,
+    /// Those of the events that it was given.
+    names: Names,
     /// Rows that the next group has room for.
     room: usize,
     rows: i64,
@@ -45,12 +46,12 @@ pub struct LogWriter<W: Write + Send> {
     safe: u64,
 }
 
-/// The rows that are not in the file yet.
+/// The rows that are not in the file yet; words by their numbers.
 #[derive(Default)]
 struct Columns {
     at: Vec<i64>,
-    kind: Vec<ByteArray>,
-    reason: Vec<ByteArray>,
+    kind: Vec<u32>,
+    reason: Vec<u32>,
     agent: Vec<i32>,
     address: Vec<i64>,
     bytes: Vec<i64>,
@@ -61,7 +62,7 @@ struct Columns {
     stopped: Vec<i32>,
     around: Vec<i64>,
     number: Vec<i64>,
-    name: Vec<ByteArray>,
+    name: Vec<u32>,
 }
 
 impl<W: Write + Send> LogWriter<W> {
@@ -81,7 +82,7 @@ impl<W: Write + Send> LogWriter<W> {
             file,
             metadata,
             columns: Columns::default(),
-            words: Words::new(),
+            names: Names::default(),
             room: group_rows(0),
             rows: 0,
             footed: 0,
@@ -94,8 +95,9 @@ impl<W: Write + Send> LogWriter<W> {
     /// # Errors
     /// Those of the file: what was written up to the last footer can be read.
     pub fn push(&mut self, events: &[Event], names: &Names) -> Result<(), ParquetError> {
+        self.names.follow(names);
         for event in events {
-            self.columns.push(event, &mut self.words, names);
+            self.columns.push(event);
             if self.columns.at.len() >= self.room {
                 self.flush()?;
             }
@@ -128,7 +130,7 @@ impl<W: Write + Send> LogWriter<W> {
         }
         self.rows += self.waiting() as i64;
         let mut group = Group::new(&mut self.file)?;
-        self.columns.write(&mut group)?;
+        self.columns.write(&mut group, &self.names)?;
         group.close()?;
         self.columns.clear();
         let groups = self.file.flushed_row_groups().len() as u64;
@@ -172,10 +174,10 @@ impl<W: Write + Send> LogWriter<W> {
 }
 
 impl Columns {
-    fn push(&mut self, event: &Event, words: &mut Words, names: &Names) {
+    fn push(&mut self, event: &Event) {
         self.at.push(event.at as i64);
-        self.kind.push(words.kinds[event.kind as usize].clone());
-        self.reason.push(words.reason(event.reason));
+        self.kind.push(event.kind as u32);
+        self.reason.push(event.reason.map_or(0, |reason| reason as u32 + 1));
         self.agent.push(event.agent.map_or(NONE, |agent| agent.0.into()));
         self.address.push(event.address as i64);
         self.bytes.push(event.bytes as i64);
@@ -186,13 +188,22 @@ impl Columns {
         self.stopped.push(event.stopped.0 as i32);
         self.around.push(event.around as i64);
         self.number.push(event.number as i64);
-        self.name.push(words.name(event.name, names));
+        // No name is the last number: the first here.
+        self.name.push(event.name.0.wrapping_add(1));
     }
 
-    fn write<W: Write + Send>(&self, group: &mut Group<'_, W>) -> Result<(), ParquetError> {
+    fn write<W: Write + Send>(
+        &self,
+        group: &mut Group<'_, W>,
+        names: &Names,
+    ) -> Result<(), ParquetError> {
+        let reason = |number: u32| match number.checked_sub(1) {
+            Some(reason) => Reason::ALL[reason as usize].name(),
+            None => "",
+        };
         group.column::<Int64Type>(&self.at, None)?;
-        group.column::<ByteArrayType>(&self.kind, None)?;
-        group.column::<ByteArrayType>(&self.reason, None)?;
+        group.words(&self.kind, |kind| Kind::ALL[kind as usize].name())?;
+        group.words(&self.reason, reason)?;
         group.column::<Int32Type>(&self.agent, None)?;
         group.column::<Int64Type>(&self.address, None)?;
         group.column::<Int64Type>(&self.bytes, None)?;
@@ -201,51 +212,16 @@ impl Columns {
         }
         group.column::<Int64Type>(&self.around, None)?;
         group.column::<Int64Type>(&self.number, None)?;
-        group.column::<ByteArrayType>(&self.name, None)
+        group.words(&self.name, |name| names.get(Name(name.wrapping_sub(1))))
     }
 
     fn clear(&mut self) {
         let Columns { at, kind, reason, agent, address, bytes, .. } = self;
         [at, address, bytes].into_iter().for_each(Vec::clear);
-        [kind, reason].into_iter().for_each(Vec::clear);
-        agent.clear();
         let Columns { from, to, before, after, stopped, around, number, name, .. } = self;
-        [from, to, before, after, stopped].into_iter().for_each(Vec::clear);
+        [kind, reason, name].into_iter().for_each(Vec::clear);
+        [agent, from, to, before, after, stopped].into_iter().for_each(Vec::clear);
         [around, number].into_iter().for_each(Vec::clear);
-        name.clear();
-    }
-}
-
-/// The words of the columns of text: they are shared, as an allocation for each row would cost more than all else.
-struct Words {
-    none: ByteArray,
-    kinds: Vec<ByteArray>,
-    reasons: Vec<ByteArray>,
-    names: Vec<ByteArray>,
-}
-
-impl Words {
-    fn new() -> Words {
-        Words {
-            none: ByteArray::from(""),
-            kinds: Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect(),
-            reasons: Reason::ALL.iter().map(|reason| ByteArray::from(reason.name())).collect(),
-            names: Vec::new(),
-        }
-    }
-
-    fn reason(&self, reason: Option<Reason>) -> ByteArray {
-        reason.map_or(&self.none, |reason| &self.reasons[reason as usize]).clone()
-    }
-
-    fn name(&mut self, name: Name, names: &Names) -> ByteArray {
-        if name == Name::NONE {
-            return self.none.clone();
-        }
-        for number in self.names.len()..=name.0 as usize {
-            self.names.push(ByteArray::from(names.get(Name(number as u32))));
-        }
-        self.names[name.0 as usize].clone()
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::io::Write;
 
+use parquet::basic::Type;
 use parquet::column::writer::{get_column_writer, get_typed_column_writer};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
@@ -17,6 +18,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnDescPtr;
 
 mod pages;
+mod words;
 
 use pages::Pages;
 
@@ -59,8 +61,7 @@ impl<'a, W: Write + Send> Group<'a, W> {
         values: &[T::T],
         present: Option<&[i16]>,
     ) -> Result<(), ParquetError> {
-        let missing = || ParquetError::General("the schema has a column less".to_owned());
-        let column = self.columns.next().ok_or_else(missing)?;
+        let column = self.next()?;
         let mut chunk = Vec::new();
         let pages = Box::new(Pages::new(&mut chunk));
         let writer = get_column_writer(column, self.properties.clone(), pages);
@@ -68,6 +69,31 @@ impl<'a, W: Write + Send> Group<'a, W> {
         writer.write_batch(values, present, None)?;
         let closed = writer.close()?;
         self.group.append_column(&bytes::Bytes::from(chunk), closed)
+    }
+
+    /// Writes the next column, of text, where each row is the number of its word. The numbers need not be those of a
+    /// list without gaps, but there is memory for all up to the largest. Compressed by zstd, whatever the file has.
+    ///
+    /// # Errors
+    /// As [`Group::column`]; an error if the column is not of text, or may have rows without a value.
+    pub fn words<'w>(
+        &mut self,
+        rows: &[u32],
+        word: impl Fn(u32) -> &'w str,
+    ) -> Result<(), ParquetError> {
+        let column = self.next()?;
+        let text = column.physical_type() == Type::BYTE_ARRAY;
+        if !text || column.max_def_level() > 0 || column.max_rep_level() > 0 {
+            let name = column.path().string();
+            return Err(ParquetError::General(format!("{name} is no column of words")));
+        }
+        let (chunk, closed) = words::column(column, rows, word)?;
+        self.group.append_column(&bytes::Bytes::from(chunk), closed)
+    }
+
+    fn next(&mut self) -> Result<ColumnDescPtr, ParquetError> {
+        let missing = || ParquetError::General("the schema has a column less".to_owned());
+        self.columns.next().ok_or_else(missing)
     }
 
     /// Ends the group.

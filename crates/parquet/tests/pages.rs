@@ -24,8 +24,8 @@ fn zstd() -> Compression {
     Compression::ZSTD(ZstdLevel::try_new(1).expect("a level"))
 }
 
-/// A file of two groups.
-fn file(compression: Compression, version: WriterVersion) -> Vec<u8> {
+/// A file of two groups; its words are written as text, or by their numbers.
+fn file(compression: Compression, version: WriterVersion, by_number: bool) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(SCHEMA).expect("well formed"));
     let properties = WriterProperties::builder()
         .set_compression(compression)
@@ -34,13 +34,17 @@ fn file(compression: Compression, version: WriterVersion) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties)).unwrap();
     for group in 0..2 {
-        let words: Vec<_> =
-            (0..ROWS).map(|row| ByteArray::from(["a", "bb", "ccc"][row % 3])).collect();
+        let word = |number: u32| ["a", "bb", "ccc"][number as usize];
+        let places: Vec<_> = (0..ROWS as u32).map(|row| row % 3).collect();
+        let words: Vec<_> = places.iter().map(|&place| ByteArray::from(word(place))).collect();
         let numbers: Vec<_> = (0..ROWS as i64).map(|row| row * row + group).collect();
         let present: Vec<_> = (0..ROWS).map(|row| i16::from(row % 5 == 0)).collect();
         let some: Vec<_> = (0..ROWS as i32).filter(|row| row % 5 == 0).collect();
         let mut group = Group::new(&mut writer).unwrap();
-        group.column::<ByteArrayType>(&words, None).unwrap();
+        match by_number {
+            true => group.words(&places, word).unwrap(),
+            false => group.column::<ByteArrayType>(&words, None).unwrap(),
+        }
         group.column::<Int64Type>(&numbers, None).unwrap();
         group.column::<Int32Type>(&some, Some(&present)).unwrap();
         group.close().unwrap();
@@ -91,8 +95,9 @@ fn checksum(page: &[u8]) -> (u32, &[u8]) {
 
 fn kinds() -> Vec<Vec<u8>> {
     let versions = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0];
-    let both = |version| [zstd(), Compression::UNCOMPRESSED].map(|it| file(it, version));
-    versions.into_iter().flat_map(both).collect()
+    let both = |version| [zstd(), Compression::UNCOMPRESSED].map(|it| file(it, version, false));
+    let by_number = file(zstd(), WriterVersion::PARQUET_1_0, true);
+    versions.into_iter().flat_map(both).chain([by_number]).collect()
 }
 
 #[test]

@@ -49,7 +49,8 @@ fn live(effort: Effort, file: &Path) -> Result<Row, BenchError> {
     let open = || Space::builder().cards(1).card_memory(64 << 20).warm(true).placement("on-touch");
     let (off, on) = (open().build()?, open().events(file).build()?);
     let (mut without, mut with) = (Vec::new(), Vec::new());
-    for _ in 0..effort.samples.max(5) {
+    // A hundredth of a second each.
+    for _ in 0..8 * effort.samples.max(5) {
         without.push(round(&off)?);
         with.push(round(&on)?);
     }
