@@ -192,6 +192,37 @@ fn no_scheme_costs_less_than_the_optimum_and_farside_as_much_more_as_is_said() {
     }
 }
 
+/// How many times the optimum schemes cost for BFS of a size.
+fn of_bfs(bytes: u64, fault: u64, schemes: &[&str]) -> Vec<f64> {
+    let workload = catalog::by_name("bfs", Some(bytes)).unwrap();
+    let costs = Costs { fault, copy: 1_000, far: 500 };
+    let best = optimum(&*workload, costs) as f64;
+    let ratios: Vec<_> =
+        schemes.iter().map(|it| cost(&*workload, it, costs) as f64 / best).collect();
+    let named: Vec<_> =
+        schemes.iter().zip(&ratios).map(|(it, ratio)| format!("{it} {ratio:.2}")).collect();
+    println!("bfs of {} KiB, a fault {fault} ns: {}", bytes >> 10, named.join(", "));
+    ratios
+}
+
+/// Counters tell of groups, and of those with pages of several GPUs a larger BFS has a smaller part.
+#[test]
+fn a_larger_bfs_is_closer_to_the_optimum() {
+    let farside = of_bfs(1 << 21, 2_000, &["farside"])[0];
+    assert!((farside - 1.86).abs() < 0.0051, "{farside}");
+}
+
+#[test]
+#[ignore = "half a minute: the table of docs/placement.md"]
+fn bfs_of_many_sizes() {
+    for bytes in [1 << 19, 1 << 21, 1 << 22, 1 << 23] {
+        for fault in [2_000, 20_000] {
+            let ratios = of_bfs(bytes, fault, &["first-touch", "grit", "copy-move-map", "farside"]);
+            assert!(ratios.iter().all(|&ratio| ratio >= 1.0), "less than the least");
+        }
+    }
+}
+
 /// A GPU accesses lines of a page, so many times, in a launch of their own. Each page is an allocation.
 fn launch(script: Script, page: u32, run: Run) -> Script {
     let lines = (0..run.count).map(|line| Line(page * BLOCK_LINES + line as u32 % 64)).collect();
