@@ -16,6 +16,7 @@ use parquet::file::metadata::RowGroupMetaDataPtr;
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnDescPtr;
+use zstd::bulk::Compressor;
 
 mod pages;
 mod words;
@@ -35,6 +36,8 @@ pub struct Group<'a, W: Write> {
     group: SerializedRowGroupWriter<'a, W>,
     properties: WriterPropertiesPtr,
     columns: std::vec::IntoIter<ColumnDescPtr>,
+    /// For columns of words.
+    compressor: Option<Compressor<'static>>,
 }
 
 impl<'a, W: Write + Send> Group<'a, W> {
@@ -45,7 +48,7 @@ impl<'a, W: Write + Send> Group<'a, W> {
     pub fn new(file: &'a mut SerializedFileWriter<W>) -> Result<Group<'a, W>, ParquetError> {
         let properties = file.properties().clone();
         let columns = file.schema_descr().columns().to_vec().into_iter();
-        Ok(Group { group: file.next_row_group()?, properties, columns })
+        Ok(Group { group: file.next_row_group()?, properties, columns, compressor: None })
     }
 
     /// Writes the next column. A column that may have rows without a value takes `present`, 1 for each row that has
@@ -87,7 +90,11 @@ impl<'a, W: Write + Send> Group<'a, W> {
             let name = column.path().string();
             return Err(ParquetError::General(format!("{name} is no column of words")));
         }
-        let (chunk, closed) = words::column(column, rows, word)?;
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            none => none.insert(words::compressor()?),
+        };
+        let (chunk, closed) = words::column(column, rows, word, compressor)?;
         self.group.append_column(&bytes::Bytes::from(chunk), closed)
     }
 

@@ -11,6 +11,7 @@ use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder, PageEncodingStats};
 use parquet::schema::types::ColumnDescPtr;
+use zstd::bulk::Compressor;
 
 use crate::pages::Pages;
 
@@ -21,17 +22,23 @@ const PACKED: usize = 8;
 /// What a word is as long as no row has it.
 const ABSENT: u32 = u32::MAX;
 
+/// What compresses pages; to make one takes as long as to compress some.
+pub(crate) fn compressor() -> Result<Compressor<'static>, ParquetError> {
+    Ok(Compressor::new(LEVEL)?)
+}
+
 /// The bytes of a column, and what its group is told of them.
 pub(crate) fn column<'w>(
     column: ColumnDescPtr,
     rows: &[u32],
     word: impl Fn(u32) -> &'w str,
+    compressor: &mut Compressor<'_>,
 ) -> Result<(Vec<u8>, ColumnCloseResult), ParquetError> {
     let (words, rows_words) = dictionary(rows);
     let mut chunk = Vec::new();
     let mut pages = Pages::new(&mut chunk);
-    let dictionary = pages.write_page(dictionary_page(&words, word)?)?;
-    let data = pages.write_page(data_page(words.len(), &rows_words)?)?;
+    let dictionary = pages.write_page(dictionary_page(&words, word, compressor)?)?;
+    let data = pages.write_page(data_page(words.len(), &rows_words, compressor)?)?;
     let closed = closed(column, rows.len() as u64, &dictionary, &data)?;
     Ok((chunk, closed))
 }
@@ -56,6 +63,7 @@ fn dictionary(rows: &[u32]) -> (Vec<u32>, Vec<u32>) {
 fn dictionary_page<'w>(
     words: &[u32],
     word: impl Fn(u32) -> &'w str,
+    compressor: &mut Compressor<'_>,
 ) -> Result<CompressedPage, ParquetError> {
     let mut plain = Vec::new();
     for word in words.iter().map(|&number| word(number)) {
@@ -65,11 +73,15 @@ fn dictionary_page<'w>(
     let num_values = words.len() as u32;
     let page =
         |buf| Page::DictionaryPage { buf, num_values, encoding: Encoding::PLAIN, is_sorted: false };
-    compressed(&plain, page)
+    compressed(&plain, page, compressor)
 }
 
 /// How many bits a place takes, and all places.
-fn data_page(words: usize, rows: &[u32]) -> Result<CompressedPage, ParquetError> {
+fn data_page(
+    words: usize,
+    rows: &[u32],
+    compressor: &mut Compressor<'_>,
+) -> Result<CompressedPage, ParquetError> {
     let bits = bits_of(words);
     let mut plain = vec![bits as u8];
     places(rows, bits, &mut plain);
@@ -81,14 +93,15 @@ fn data_page(words: usize, rows: &[u32]) -> Result<CompressedPage, ParquetError>
         rep_level_encoding: Encoding::RLE,
         statistics: None,
     };
-    compressed(&plain, page)
+    compressed(&plain, page, compressor)
 }
 
 fn compressed(
     plain: &[u8],
     page: impl FnOnce(Bytes) -> Page,
+    compressor: &mut Compressor<'_>,
 ) -> Result<CompressedPage, ParquetError> {
-    let bytes = zstd::bulk::compress(plain, LEVEL)?;
+    let bytes = compressor.compress(plain)?;
     Ok(CompressedPage::new(page(Bytes::from(bytes)), plain.len()))
 }
 
