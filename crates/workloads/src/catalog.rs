@@ -50,6 +50,13 @@ const ENTRIES: &[Entry] = &[
         build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Edges)),
     },
     Entry {
+        name: "bfs-chain",
+        megabytes: 32,
+        least: Bfs::CHAIN_BYTES_MIN,
+        most: Bfs::BYTES_MAX,
+        build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Chain)),
+    },
+    Entry {
         name: "bs",
         megabytes: 30,
         least: BitonicSort::BYTES_MIN,

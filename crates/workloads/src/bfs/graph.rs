@@ -1,7 +1,7 @@
-//! Random graphs and their breadth-first search on the host.
+//! Graphs and their breadth-first search on the host.
 //!
-//! The graph is that of the benchmark: a random spanning tree and random further edges up to a
-//! mean degree. A [`Graph`] also knows along which edge the search first reaches each vertex, so
+//! A random one is that of the recorded benchmark: a random spanning tree and random further edges up to a
+//! mean degree. A chain is that of the published one. A [`Graph`] also knows along which edge the search first reaches each vertex, so
 //! that the generated kernel needs no memory of what other wavefronts have written.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub(super) struct List {
     pub count: u32,
 }
 
-/// An undirected graph with the levels of a search from vertex 0.
+/// A graph with the levels of a search from vertex 0.
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     lists: Vec<List>,
@@ -57,6 +57,20 @@ impl Graph {
         let levels = search(&lists, &mut edges);
         let depth = u32::from(levels.iter().copied().max().unwrap_or(0));
         Graph { lists, edges, levels, depth }
+    }
+
+    /// A directed graph with edges from each of the first `edges` vertices to the next one, and no others.
+    pub(super) fn chain(vertices: u32, edges: u32) -> Graph {
+        let edges = edges.min(vertices - 1);
+        let mut lists = vec![List { first: edges, count: 0 }; vertices as usize];
+        let mut levels = vec![NONE; vertices as usize];
+        levels[0] = 0;
+        for vertex in 0..edges {
+            lists[vertex as usize] = List { first: vertex, count: 1 };
+            levels[vertex as usize + 1] = vertex as u16 + 1;
+        }
+        let found = (1..=edges).map(|vertex| vertex | FINDS).collect();
+        Graph { lists, edges: found, levels, depth: edges }
     }
 
     /// Words of the edge list.
@@ -229,6 +243,19 @@ mod tests {
                 .collect::<Vec<_>>();
             assert_eq!(across, if vertex == 300 { vec![0] } else { vec![] });
         }
+    }
+
+    #[test]
+    fn a_chain_has_a_vertex_a_level_and_leaves_the_others_where_they_are() {
+        let graph = Graph::chain(1000, 3);
+        assert_eq!((graph.edge_count(), graph.depth()), (3, 3));
+        let found = |vertex| graph.neighbours(graph.list(vertex)).collect::<Vec<_>>();
+        assert_eq!([0, 2, 3, 999].map(found), [vec![(1, true)], vec![(3, true)], vec![], vec![]]);
+        assert_eq!(
+            (0..5).map(|level| graph.of_level(0..32, level)).collect::<Vec<_>>(),
+            [1, 2, 4, 8, 0]
+        );
+        assert_eq!(Graph::chain(2, 3).edge_count(), 1, "no more edges than there are vertices for");
     }
 
     #[test]

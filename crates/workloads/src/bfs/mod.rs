@@ -25,6 +25,8 @@ const WAVES: u32 = 16;
 const GROUPS_PER_UNIT: u16 = 2;
 /// Communities of the shared variant: one or more for each of 2 to 16 GPUs.
 const COMMUNITIES: u32 = 16;
+/// Edges of the chain (samples/bfs/main.go:17).
+const CHAIN_EDGES: u32 = 3;
 
 /// Bytes of the compiled kernel and of its arguments, as the recorded runs allocate them.
 const CODE_BYTES: u64 = 648;
@@ -47,6 +49,11 @@ pub enum Sharing {
     /// communities in turn. The lists, most of the pages, are shared and get few accesses, as the
     /// GRIT paper describes its BFS (section III, Figure 4).
     Edges,
+    /// The published benchmark's own: its generator makes as many edges as its `degree` says, 3 unless it is told, in
+    /// all and not for each vertex, a chain from vertex 0 (MGPUSim v3.0.0, benchmarks/shoc/bfs/graph.go:21). Four
+    /// launches look at all levels, and nothing else is used. Its 8 bytes a vertex are the 32 MB of the GRIT
+    /// paper's Table II with 4 Mi vertices.
+    Chain,
 }
 
 /// The search. See the module.
@@ -97,6 +104,9 @@ impl Bfs {
     pub const SHARED_BYTES_MIN: u64 =
         (GROUP_ITEMS * COMMUNITIES) as u64 * Sharing::Edges.vertex_bytes();
 
+    /// The smallest data footprint in bytes of the chain: a work-group.
+    pub const CHAIN_BYTES_MIN: u64 = GROUP_ITEMS as u64 * Sharing::Chain.vertex_bytes();
+
     /// The largest: the graph is kept in memory, and its vertices have numbers of 31 bits.
     pub const BYTES_MAX: u64 = 8 << 30;
 
@@ -109,7 +119,7 @@ impl Bfs {
         let graph = sharing.graph(groups);
         let vertices = u64::from(groups) * u64::from(GROUP_ITEMS);
         let offsets = match sharing {
-            Sharing::Levels => 4 * (vertices + 1),
+            Sharing::Levels | Sharing::Chain => 4 * (vertices + 1),
             Sharing::Edges => 8 * vertices,
         };
         let edges = 4 * graph.edge_count();
@@ -183,7 +193,7 @@ impl Bfs {
     fn offsets(&self, at: &Cursor, lines: &mut Lines) {
         let first = self.memory.first(OFFSETS);
         let word = |vertex| match self.sharing {
-            Sharing::Levels => vertex,
+            Sharing::Levels | Sharing::Chain => vertex,
             Sharing::Edges => 2 * vertex,
         };
         Bfs::current(at).for_each(|vertex| consecutive(lines, first, word(vertex), 2));
@@ -215,6 +225,7 @@ impl Workload for Bfs {
         match self.sharing {
             Sharing::Levels => "bfs",
             Sharing::Edges => "bfs-shared",
+            Sharing::Chain => "bfs-chain",
         }
     }
 
@@ -300,18 +311,19 @@ impl Workload for Bfs {
 }
 
 impl Sharing {
-    /// Mean neighbours of a vertex.
+    /// Mean neighbours of a vertex; of the chain there are next to none.
     const fn degree(self) -> u32 {
         match self {
             Sharing::Levels => 4,
             Sharing::Edges => 16,
+            Sharing::Chain => 0,
         }
     }
 
     /// Bytes of data per vertex: its level, where its list is, its neighbours.
     const fn vertex_bytes(self) -> u64 {
         let offsets = match self {
-            Sharing::Levels => 4,
+            Sharing::Levels | Sharing::Chain => 4,
             Sharing::Edges => 8,
         };
         4 + offsets + 4 * self.degree() as u64
@@ -322,6 +334,7 @@ impl Sharing {
         let (communities, order) = match self {
             Sharing::Levels => (1, Order::Vertices),
             Sharing::Edges => (COMMUNITIES, Order::Communities),
+            Sharing::Chain => return Graph::chain(groups * GROUP_ITEMS, CHAIN_EDGES),
         };
         let start = |index| (groups * index / communities) * GROUP_ITEMS;
         let range = |index| -> Range<u32> { start(index)..start(index + 1) };
