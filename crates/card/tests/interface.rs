@@ -2,10 +2,10 @@
 //! without a panic; what is decoded can be computed with.
 
 use farside_card::interface::{
-    AllocRequest, ArgKind, BITS_BYTES_MAX, BitsBuffer, CommandEntry, CompletionEntry, DmaAddr,
-    Entry, Extent, ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
-    LOCATE_PAGES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS, Status, entry_from_bytes,
-    entry_to_bytes, reason_from_word, reason_to_word,
+    AllocRequest, ArgKind, BITS_BYTES_MAX, BitsBuffer, CommandEntry, CompletionEntry, DecodeError,
+    DmaAddr, Entry, Extent, ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants,
+    KernelArg, LOCATE_PAGES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS, Status,
+    entry_from_bytes, entry_to_bytes, reason_from_word, reason_to_word,
 };
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use proptest::prelude::*;
@@ -149,6 +149,16 @@ fn fault_record() -> impl Strategy<Value = FaultRecord> {
     let ranges = (any::<u64>(), prop::array::uniform3(range()))
         .prop_map(|(id, ranges)| FaultRecord::Ranges(FaultId(id), ranges));
     prop_oneof![head, ranges]
+}
+
+#[test]
+fn a_notice_of_no_pages_is_refused_wherever_it_begins() {
+    for page in [0, PAGE_NUMBERS - 1, PAGE_NUMBERS] {
+        let refused = NoticeRecord::from_entry(&[page, 0, 256, 1, 0, 0, 0, 0]);
+        assert_eq!(refused, Err(DecodeError::Word { word: 1, value: 0 }), "{page:#x}");
+    }
+    let last = [PAGE_NUMBERS - 1, 1, 256, 1, 0, 0, 0, 0];
+    assert_eq!(NoticeRecord::from_entry(&last).map(NoticeRecord::to_entry), Ok(last));
 }
 
 /// Computes with a range as a driver would: a range that wraps would panic here.

@@ -30,7 +30,8 @@ impl NoticeRecord {
     pub fn from_entry(entry: &Entry) -> Result<NoticeRecord, DecodeError> {
         let wrong = |word: u8| DecodeError::Word { word, value: entry[usize::from(word)] };
         let [page, pages, count, asid, zeros @ ..] = *entry;
-        if page.checked_add(pages).is_none_or(|end| end > PAGE_NUMBERS) {
+        // A group has pages: none, behind the last one that there can be, would have an address that cannot be.
+        if pages == 0 || page.checked_add(pages).is_none_or(|end| end > PAGE_NUMBERS) {
             return Err(wrong(1));
         }
         if let Some(index) = zeros.iter().position(|&word| word != 0) {
