@@ -68,14 +68,26 @@ extern "C" {
 #define FARSIDE_WRITE 2u  /* memory to read and write, and nobody else does meanwhile */
 #define FARSIDE_SHARED 3u /* words that all use at the same time, by single-word services */
 
+/* What number a value is: farside_argument.bytes of a FARSIDE_VALUE. A kernel that wants the other one of the same
+ * size is not given its bits: see farside_is_value. */
+#define FARSIDE_INTEGER 1u /* whole, with a sign or without */
+#define FARSIDE_FLOAT 2u
+
 typedef struct farside_context farside_context;
 
 typedef struct farside_argument {
     uint32_t kind;    /* FARSIDE_VALUE and so on */
     uint32_t element; /* bytes of one element; of the value itself for a value */
     uint64_t word;    /* address of the first byte; the value's bits, the lowest first */
-    uint64_t bytes;   /* length of the memory; 0 for a value */
+    uint64_t bytes;   /* length of the memory; of a value FARSIDE_INTEGER or FARSIDE_FLOAT, or 0: not said */
 } farside_argument;
+
+/* Whether an argument is a value of so many bytes, and not said to be another number than this. */
+static inline int farside_is_value(const farside_argument *argument, uint32_t number, uint32_t bytes)
+{
+    return argument->kind == FARSIDE_VALUE && argument->element == bytes
+           && (argument->bytes == 0 || argument->bytes == number);
+}
 
 /* Memory that is asked for: see farside_read, farside_write and farside_part. */
 typedef struct farside_range {

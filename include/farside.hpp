@@ -65,6 +65,14 @@ template <class Range> farside_argument memory(std::uint32_t kind, const Range &
 
 inline farside_argument argument(const farside_argument &given) { return given; }
 
+// What number a type is: a kernel that wants a float is given no integer of the same size.
+template <class Value> constexpr std::uint64_t number()
+{
+    if (std::is_floating_point_v<Value>)
+        return FARSIDE_FLOAT;
+    return std::is_integral_v<Value> || std::is_enum_v<Value> ? FARSIDE_INTEGER : 0;
+}
+
 template <class Value, class = std::enable_if_t<std::is_trivially_copyable_v<Value>>>
 farside_argument argument(const Value &value)
 {
@@ -73,7 +81,7 @@ farside_argument argument(const Value &value)
     argument.kind = FARSIDE_VALUE;
     argument.element = sizeof(Value);
     argument.word = 0;
-    argument.bytes = 0;
+    argument.bytes = number<Value>();
     std::memcpy(&argument.word, &value, sizeof(Value));
     return argument;
 }

@@ -134,6 +134,8 @@ step() {
         result=SLOW
     fi
     note "$result" "test $name" $((SECONDS - start)) "$took" "$budget"
+    [ ! -s "$scratch/failures" ] || summary+=("$(<"$scratch/failures")")
+    rm -f "$scratch/failures"
 }
 
 # Builds all tests; afterwards $scratch/tests has a line for each program of tests: the folder of its
@@ -173,9 +175,21 @@ run_program() {
         flock 9
         echo "   ${1##*/}"
         cat "$log"
+        [ "$code" -eq 0 ] || failures_of "${1##*/}" "$log" >>"$scratch/failures"
     ) 9>"$scratch/printing"
     rm "$log"
     return "$code"
+}
+
+# failures_of PROGRAM LOG: for the summary, which of the program's tests failed and where it panicked; the end of what it
+# said where it ended before it could tell.
+failures_of() {
+    local found
+    found=$(
+        sed -n '/^failures:$/,$ s/^    \([a-z0-9_:]*\)$/\1/p' "$2" | sort -u | head -n 8
+        grep -a -A 1 "^thread '.*panicked at " "$2" | grep -av '^--$' | cut -c 1-240 | head -n 8
+    )
+    sed "s/^/         ${1%-*}: /" <<<"${found:-$(tail -n 3 "$2" | cut -c 1-240)}"
 }
 
 # A crate that has tests and no budget would not be tested.
@@ -192,7 +206,7 @@ all_have_budgets() {
 # What cargo sets for the tests that it runs, and what the shells of the steps need.
 CARGO=$(command -v cargo)
 export CARGO BUDGETS scratch
-export -f build_tests run_tests run_program all_have_budgets
+export -f build_tests run_tests run_program failures_of all_have_budgets
 
 # test_script NAME LIMIT [SCRIPT]: scripts/NAME/test.sh or that one, and why it could not be run, if it could not.
 test_script() {

@@ -77,7 +77,7 @@ static int32_t group(farside_context *ctx, const farside_argument *arguments, ui
     static _Thread_local int64_t sums[GROUPS * COLUMNS];
     if (count != 6 || arguments[0].element != 8 || arguments[1].element != 8
         || arguments[2].element != 1 || arguments[3].element != 1 || arguments[4].element != 8
-        || arguments[4].kind != FARSIDE_WRITE || arguments[5].kind != FARSIDE_VALUE
+        || arguments[4].kind != FARSIDE_WRITE || !farside_is_value(&arguments[5], FARSIDE_INTEGER, 8)
         || arguments[4].bytes > sizeof sums)
         return farside_fail(ctx, "takes (read u64 pointers, read f64 delays, read i8 carriers, read i8 airports, "
                                  "write i64 groups, airports)");

@@ -82,7 +82,7 @@ static int32_t count_words(farside_context *ctx, const farside_argument *argumen
 static int32_t walk(farside_context *ctx, const farside_argument *arguments, uint32_t count,
                     uint64_t *result)
 {
-    if (count != 2 || arguments[0].kind != FARSIDE_READ || !is(&arguments[1], FARSIDE_VALUE, 8))
+    if (count != 2 || arguments[0].kind != FARSIDE_READ || !farside_is_value(&arguments[1], FARSIDE_INTEGER, 8))
         return farside_fail(ctx, "takes (read nodes, value u64 first)");
     /* A node that leads back would be walked for ever: there are no more steps than nodes. */
     uint64_t left = arguments[0].bytes / 16;

@@ -23,7 +23,7 @@ static void must(farside_status status)
 static farside_argument value(float a)
 {
     union { float value; uint32_t bits; } word = { a };
-    farside_argument argument = { FARSIDE_VALUE, sizeof a, word.bits, 0 };
+    farside_argument argument = { FARSIDE_VALUE, sizeof a, word.bits, FARSIDE_FLOAT };
     return argument;
 }
 

@@ -46,16 +46,29 @@ pub(crate) struct Facts {
     pages: Vec<PageFacts>,
     /// The ranges that are pinned, once per pin.
     pub(crate) pinned: Vec<PageRange>,
+    /// Ranges that the program wants back, with the pins that they had: it keeps them if that is refused.
+    wanted_back: Vec<WantedBack>,
     /// Last stamp at which any command failed, stalled or lost its card.
     pub(crate) last_failure: u64,
     /// Last stamp at which any pin was taken away or a pinned page freed.
     pub(crate) last_unpin: u64,
 }
 
+/// A range that was adopted and is wanted back.
+#[derive(Debug)]
+struct WantedBack {
+    range: PageRange,
+    /// What was pinned of it.
+    pinned: Vec<PageRange>,
+    /// The pins of each page of it.
+    pins: Vec<Vec<MemoryId>>,
+}
+
 impl Facts {
     pub(crate) fn new(arena: PageRange) -> Facts {
         let pages = vec![PageFacts::default(); arena.count as usize];
-        Facts { arena, pages, pinned: Vec::new(), last_failure: 0, last_unpin: 0 }
+        let (pinned, wanted_back) = (Vec::new(), Vec::new());
+        Facts { arena, pages, pinned, wanted_back, last_failure: 0, last_unpin: 0 }
     }
 
     /// The page; `None` outside the arena.
@@ -144,12 +157,30 @@ impl Facts {
 
     /// The program asked for a range that was adopted, and for the end of its pins.
     pub(crate) fn leaving(&mut self, range: PageRange, stamp: u64) {
+        let pinned = self.pinned.iter().copied().filter(|pinned| pinned.overlaps(range)).collect();
+        let mut pins = Vec::new();
+        self.each(range, |facts| pins.push(facts.pins.clone()));
+        self.wanted_back.push(WantedBack { range, pinned, pins });
         self.unpin_all(range, stamp);
         self.each(range, |facts| facts.leaving = true);
     }
 
+    /// The driver would not hear of it: all is as it was.
+    pub(crate) fn stayed(&mut self, range: PageRange) {
+        let at = self.wanted_back.iter().rposition(|wanted| wanted.range == range);
+        let Some(at) = at else { return };
+        let WantedBack { pinned, pins, .. } = self.wanted_back.swap_remove(at);
+        self.pinned.extend(pinned);
+        let mut pins = pins.into_iter();
+        self.each(range, |facts| {
+            facts.leaving = false;
+            facts.pins = pins.next().unwrap_or_default();
+        });
+    }
+
     /// A range that was adopted is the program's again, or stays where it was; a pin that was made meanwhile went with the others.
     pub(crate) fn left(&mut self, range: PageRange, stamp: u64, gone: bool) {
+        self.wanted_back.retain(|wanted| wanted.range != range);
         self.unpin_all(range, stamp);
         self.each(range, |facts| {
             facts.leaving = false;
@@ -233,6 +264,22 @@ mod tests {
         assert!(facts.was_dead(PAGE, 15));
         assert!(!facts.was_dead(PageNo(514), 15));
         assert!(facts.was_dead(PageNo(9), 1000));
+    }
+
+    #[test]
+    fn memory_that_is_not_given_back_at_all_keeps_its_pins() {
+        let (mut facts, range) = (Facts::new(ARENA), PageRange::new(PAGE, 3));
+        facts.allocated(range, 1);
+        facts.pin(PageRange::page(PAGE), MemoryId(1), 2);
+        let pins = |facts: &Facts| (facts.pinned.clone(), facts.get(PAGE).unwrap().pins.clone());
+        let before = pins(&facts);
+        facts.leaving(range, 3);
+        assert_eq!(pins(&facts), (vec![], vec![]));
+        facts.stayed(range);
+        assert_eq!(pins(&facts), before);
+        facts.leaving(range, 4);
+        facts.left(range, 5, false);
+        assert_eq!(pins(&facts), (vec![], vec![]), "it was tried");
     }
 
     #[test]

@@ -71,8 +71,8 @@ impl Machine {
     /// on its accesses to them are nobody's.
     ///
     /// A ring that stood still and goes on again may let pages go just before the driver's patience
-    /// with it ends. Its answer is late all the same, and what the card could write may be lost; what
-    /// it can only read it may read a little longer.
+    /// with it ends. Its answer is late all the same, and what the card could write may be lost. What
+    /// it has not come to in its ring by then it keeps a little longer, as one that stands still does.
     pub(crate) fn give_up(
         &mut self,
         card: CardId,
@@ -80,21 +80,14 @@ impl Machine {
         is_lost: impl Fn(PageNo) -> bool,
     ) {
         let state = &self.cards[usize::from(card.0)];
-        if !state.stalled {
-            let late: Vec<PageNo> =
-                pages.pages().filter(|page| state.late.contains(page)).collect();
-            let went_on = state.deaf;
-            self.may_lose(&late);
-            if went_on {
-                let (read, _) = self.told_to_let_go(card);
-                self.card_mut(card).given_up.extend(read);
-            }
-            return;
-        }
+        let (stalled, went_on) = (state.stalled, !state.stalled && state.deaf);
+        let late: Vec<PageNo> = pages.pages().filter(|page| state.late.contains(page)).collect();
         let (read, written) = self.told_to_let_go(card);
-        self.may_lose(&written);
-        let taken = written.into_iter().filter(|&page| is_lost(page)).chain(read);
-        self.card_mut(card).given_up.extend(taken);
+        self.may_lose(if stalled { &written } else { &late });
+        if stalled || went_on {
+            let taken = written.into_iter().filter(|&page| is_lost(page)).chain(read);
+            self.card_mut(card).given_up.extend(taken);
+        }
     }
 
     /// A ring that stood still goes on again.

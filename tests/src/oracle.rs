@@ -8,7 +8,7 @@ use farside_types::{
 };
 
 use crate::access::Fault;
-use crate::facts::holds;
+use crate::facts::{PageFacts, holds};
 use crate::machine::Machine;
 use crate::violation::{Violation, ensure};
 
@@ -117,10 +117,12 @@ impl Machine {
     /// Whether the page was on a card that went away, or is on one that does not let it go.
     fn may_be_lost(&self, page: PageNo) -> bool {
         let stuck = self.cards.iter().filter(|card| card.doubtful);
-        let holds_it = |card: &crate::card::Card| {
-            self.memory(card.id.memory()).frames.iter().any(|frame| frame.page == Some(page))
-        };
-        self.facts.was_lost(page) || stuck.into_iter().any(holds_it)
+        self.facts.was_lost(page) || stuck.into_iter().any(|card| self.has(card.id.memory(), page))
+    }
+
+    /// Whether a frame of the memory is the page's.
+    fn has(&self, memory: MemoryId, page: PageNo) -> bool {
+        self.memory(memory).frames.iter().any(|frame| frame.page == Some(page))
     }
 
     /// Whether a request to let cards only read the page is under way.
@@ -232,7 +234,10 @@ impl Machine {
             self.facts.last_unpin = self.stamp;
         }
         if let (Request::Disown { .. }, Some(range)) = (&open.request, open.freeing) {
-            self.facts.left(range, self.stamp, false);
+            match error {
+                RequestError::TooManyRequests { .. } => self.facts.stayed(range),
+                _ => self.facts.left(range, self.stamp, false),
+            }
             self.allocations.push(range);
         } else if let Some(range) = open.freeing {
             // Where it went wrong half way nobody has the pages any more, until they are freed.
@@ -472,7 +477,9 @@ impl Machine {
             Command::Ring(..) | Command::Host(_) => return Ok(()),
         };
         let pinned = command.runs().iter().flat_map(|run| run.pages().pages()).find(|&page| {
-            self.facts.get(page).is_some_and(|facts| facts.live && facts.pins.contains(&from))
+            let pinned = |facts: &PageFacts| facts.live && facts.pins.contains(&from);
+            // A card that is told to let go of a page may have it mapped in another memory.
+            self.facts.get(page).is_some_and(pinned) && self.has(from, page)
         });
         ensure!(
             command.header().reason != farside_types::Reason::Eviction || pinned.is_none(),

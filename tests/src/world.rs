@@ -641,6 +641,11 @@ impl World {
         self.machine.stall(card);
     }
 
+    /// The ring of a card that stands still goes on at this time, unless the card is reset before.
+    pub fn go_on_at(&mut self, card: CardId, at: Time) {
+        self.machine.agenda.at(at, Work::GoOn(card));
+    }
+
     /// A word as the flat memory has it.
     pub fn word(&self, page: PageNo, word: usize) -> u64 {
         self.machine.reference.page(page)[word]

@@ -120,6 +120,12 @@ fn every_error_of_a_kernel_arrives_and_the_card_goes_on() {
             }
             other => panic!("{other}"),
         }
+        let floats = (Read(&data), Value(1.0f64), Value(2u64));
+        let bad = kernel_error(kernel("farside.chase").call(floats));
+        assert!(
+            bad.to_string().contains("a float; wanted is a value of 8 bytes, an integer"),
+            "{bad}"
+        );
         let bad = kernel_error(kernel("farside.sum").call((Read(&data), Value(1u64))));
         let KernelError::BadRequest { why, .. } = &bad else { panic!("{bad}") };
         assert!(why.contains("it takes 1 argument and was given 2"), "{why}");

@@ -38,7 +38,7 @@ pub struct CArgument {
     pub element: u32,
     /// Address of the first byte; the value's bits, the lowest first.
     pub word: u64,
-    /// Length of the memory; 0 for a value.
+    /// Length of the memory; of a value FARSIDE_INTEGER or FARSIDE_FLOAT, or 0 where that is not said.
     pub bytes: u64,
 }
 

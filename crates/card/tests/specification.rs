@@ -15,9 +15,9 @@ use farside_card::interface::{
     FaultHead, FaultRecord, FaultWants, KernelArg, LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC,
     LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX,
     LOCATE_NOWHERE, LOCATE_PAGES_MAX, LOCATE_TOUCH, LinkAddress, LinkField, LinkHeader, LinkKind,
-    LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, MemoryKind, NAME_BYTES_MAX, NoticeRecord, Opcode,
-    Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION,
-    entry_address, pci, reason_from_word, register,
+    LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, MemoryKind, NAME_BYTES_MAX, NoticeRecord, Number,
+    Opcode, Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status,
+    VERSION, entry_address, pci, reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
 use farside_card::tables::{Place, Root, TableEntry};
@@ -227,6 +227,7 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::CAP_GROUPS,
         register::CAP_TABLES,
         register::CAP_ALLOC,
+        register::CAP_NUMBERS,
         register::CONTROL_ENABLE,
         register::CONTROL_RESET,
         register::STATUS_ENABLED,
@@ -367,6 +368,8 @@ fn codes_are_those_of_the_tables() {
     let kinds = [ArgKind::Value, ArgKind::Read, ArgKind::Write, ArgKind::Shared];
     let kinds = kinds.map(|kind| (kind, argument(kind).to_words()[0] & 0xffff_ffff));
     assert_eq!(table("code", "argument kind"), codes(kinds));
+    let numbers = codes(Number::ALL.map(|number| (number, number.code())));
+    assert_eq!(table("code", "number"), numbers);
     assert_eq!(table("code", "ring").len(), RING_COUNT);
 }
 

@@ -166,6 +166,9 @@ fn parts_rivals_and_other_machines_compare_as_the_documentation_says() {
     assert!(part("table") < part("neighbours"), "that neighbours are predicted gives something");
     let without = |name: &str| ours(&claims, &format!("farside.{name}"));
     let loss = |name: &str| without("grit") - without(name);
-    assert!(loss("prefetch") > loss("residency"), "that groups come together gives most");
-    assert!(loss("residency") > loss("objects"), "then that they rest");
+    assert!(loss("prefetch") > 0.0, "that groups come together gives something");
+    assert!(
+        loss("objects") == 0.0 && loss("residency") <= 0.0,
+        "where costs are known, the other two give nothing"
+    );
 }

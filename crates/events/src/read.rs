@@ -25,6 +25,8 @@ const BYTES_MOST: u64 = 16 << 40 << 9;
 const ADDRESS_MOST: u64 = 1 << 62;
 /// Words that are compared before all others.
 const KINDS_OF_LATE: usize = 4;
+/// What is said of an empty file.
+const EMPTY: &str = "it is empty, as a program leaves it that was killed in its first second or whose disk was full";
 
 /// A log that is read.
 pub struct Reader {
@@ -69,7 +71,7 @@ impl Reader {
         }
         let bytes = meta.len();
         if bytes == 0 {
-            return Err(not_one("it is empty".to_owned()));
+            return Err(not_one(EMPTY.to_owned()));
         }
         if !begins_well(&file).map_err(failed)? {
             return Err(not_one("it does not begin as a Parquet file does".to_owned()));

@@ -2,11 +2,12 @@
 
 use bytemuck::Pod;
 use farside_softcard::Word;
-use farside_softcard::kernels::{ArgKind, KernelArg};
+use farside_softcard::kernels::{ArgKind, KernelArg, Number, number_of};
 
 use crate::{Read, Shared, Write};
 
-/// Gives a kernel a plain value of at most eight bytes.
+/// Gives a kernel a plain value of at most eight bytes. A kernel that wants a float and is given an integer of the same
+/// size, or the other way round, fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<T>(pub T);
 
@@ -45,7 +46,7 @@ impl<T: Pod> CallArgs for Value<T> {
             kind: ArgKind::Value,
             element: size_of::<T>() as u32,
             word: u64::from_le_bytes(word),
-            bytes: 0,
+            bytes: number_of::<T>().map_or(0, Number::code),
         });
     }
 }
@@ -125,7 +126,7 @@ mod tests {
         let start = [read.as_ptr() as u64, write.as_ptr() as u64, shared.as_ptr() as u64];
         let of = |kind, element, word, bytes| KernelArg { kind, element, word, bytes };
         let wanted = [
-            of(ArgKind::Value, 4, 0x4000_0000, 0),
+            of(ArgKind::Value, 4, 0x4000_0000, 2),
             of(ArgKind::Read, 2, start[0], 10),
             of(ArgKind::Write, 8, start[1], 24),
             of(ArgKind::Shared, 4, start[2], 8),

@@ -58,6 +58,16 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     }
 }
 
+/// Says what is missing in a file that a space wrote, where no call is left that could return it. A program that listens
+/// to `tracing` hears it there, another one on standard error.
+#[cfg(any(feature = "events", feature = "record"))]
+pub(crate) fn say_incomplete(error: &crate::Error) {
+    tracing::error!(%error, "a file of a space is not complete");
+    if !tracing::dispatcher::has_been_set() {
+        eprintln!("farside: {error}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use bytemuck::Pod;
-use farside_softcard::kernels::{ArgKind, KernelArg};
+use farside_softcard::kernels::KernelArg;
 use farside_softcard::{AtomicSpan, KernelArgs, KernelError, ReadSpan, Word, WriteSpan};
 
 use crate::{CallArgs, Read, Shared, Value, Write};
@@ -87,7 +87,7 @@ impl Part {
 }
 
 fn value(word: u64) -> KernelArg {
-    KernelArg { kind: ArgKind::Value, element: size_of::<u64>() as u32, word, bytes: 0 }
+    record(&Value(word))
 }
 
 /// The one record of an argument that is one.

@@ -117,6 +117,9 @@ fn fill_copy_and_sum_handle_more_than_one_piece() {
     let why =
         bad_request(call(&space, "farside.fill", (Write(&mut to), Value(1u32))), "farside.fill");
     assert!(why.contains("argument 1") && why.contains("wanted is a value of 8 bytes"), "{why}");
+    // Words are filled with bits, whatever number they are.
+    call(&space, "farside.fill", (Write(&mut to), Value(2.5f64))).unwrap();
+    assert!(to.iter().all(|&word| word == 2.5f64.to_bits()));
     let why = bad_request(call(&space, "farside.sum", Value(0u64)), "farside.sum");
     assert!(why.contains("argument 0 (from 0 on) is a value of 8 bytes"), "{why}");
 }
@@ -211,6 +214,17 @@ fn saxpy_is_a_times_x_plus_y() {
     let args = (Value(0.5f64), Read(&x), Write(&mut y));
     let why = bad_request(call(&space, "farside.saxpy", args), "farside.saxpy");
     assert!(why.contains("argument 0") && why.contains("a value of 8 bytes"), "{why}");
+    // As many bytes, but another number: its bits would be a float that nobody has asked for.
+    let before = y.to_vec();
+    let why = bad_request(
+        call(&space, "farside.saxpy", (Value(2i32), Read(&x), Write(&mut y))),
+        "farside.saxpy",
+    );
+    assert!(
+        why.contains("a value of 4 bytes, an integer; wanted is a value of 4 bytes, a float"),
+        "{why}"
+    );
+    assert!(y[..] == before);
 }
 
 #[test]

@@ -65,6 +65,20 @@ fn a_recorded_run_replays() {
     assert_eq!((duplication.writes, duplication.protection_faults), (4 * 64 + 1, 1));
 }
 
+/// Nobody calls `end_recording` where the environment asks for it.
+#[test]
+fn what_is_missing_at_the_end_is_said() {
+    if std::env::var_os(farside::RECORD_VARIABLE).is_some() {
+        return work(&Space::builder().cards(2).build().unwrap()).unwrap();
+    }
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "what_is_missing_at_the_end_is_said", "--nocapture"]);
+    let output = program.env(farside::RECORD_VARIABLE, "/dev/full").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("farside: the recording /dev/full cannot be written: "), "{said}");
+}
+
 #[test]
 fn a_cards_own_memory_is_no_part_of_a_recording() {
     let path = file("own");

@@ -91,7 +91,8 @@ impl CMove {
         if self.to as usize > MAX_CARDS {
             return Err(Wrong::Memory(self.to));
         }
-        Ok(Proposal { pages, to: MemoryId(self.to as u8), reason: reason(self.reason)? })
+        let to = MemoryId(self.to as u8);
+        Ok(Proposal { pages, to, action: Action::Migrate, reason: reason(self.reason)? })
     }
 }
 

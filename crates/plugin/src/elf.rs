@@ -30,10 +30,15 @@ const MACHINES: [(u16, &str); 8] = [
 pub(crate) fn check(path: &Path) -> Result<(), LibraryError> {
     let file = |error: std::io::Error| LibraryError::File(error.to_string());
     let mut head = Vec::with_capacity(HEAD);
-    let opened = File::open(path).map_err(file)?;
-    if opened.metadata().map_err(file)?.is_dir() {
+    // Before it is opened: that of a pipe waits for a writer.
+    let kind = path.metadata().map_err(file)?.file_type();
+    if kind.is_dir() {
         return Err(LibraryError::File("it is a folder".to_owned()));
     }
+    if !kind.is_file() {
+        return Err(LibraryError::File("it is no file, but a pipe, socket or device".to_owned()));
+    }
+    let opened = File::open(path).map_err(file)?;
     opened.take(HEAD as u64).read_to_end(&mut head).map_err(file)?;
     check_head(&head)
 }
@@ -89,6 +94,18 @@ mod tests {
             let why = check_head(&head(class, order, SHARED, machine)).unwrap_err().to_string();
             assert!(why.contains(named) && why.contains(std::env::consts::ARCH), "{why}");
         }
+    }
+
+    /// A socket as well as a pipe: neither is opened.
+    #[test]
+    fn what_is_no_file_is_refused_without_waiting_for_it() {
+        let name = format!("farside-elf-{}.so", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let why = check(&path).unwrap_err().to_string();
+        assert!(why.contains("pipe, socket or device"), "{why}");
+        drop(socket);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -15,7 +15,7 @@ from farside._table import is_column, values
 Array: TypeAlias = npt.NDArray[Any]
 Argument: TypeAlias = "Lent | np.generic | int | float | bool"
 Record: TypeAlias = tuple[int, int, int, int]
-"""Kind, bytes of an element, address or value, bytes: `farside_argument` of `farside-kernel.h`."""
+"""Kind, bytes of an element, address or value, bytes or what number: `farside_argument` of `farside-kernel.h`."""
 
 
 class Kind(IntEnum):
@@ -94,7 +94,13 @@ def record(argument: Argument, index: int) -> Record:
             "or farside.shared(x)"
         )
     value = plain_bytes(argument, index)
-    return int(Kind.VALUE), len(value), int.from_bytes(value, "little"), 0
+    return int(Kind.VALUE), len(value), int.from_bytes(value, "little"), number(argument)
+
+
+def number(value: Any) -> int:
+    """What number a plain value is, by the codes of `farside-kernel.h`; 0 if it is none, such as a date."""
+    kind = value.dtype.kind if isinstance(value, np.generic) else np.dtype(type(value)).kind
+    return {"b": 1, "i": 1, "u": 1, "f": 2}.get(kind, 0)
 
 
 def plain_bytes(value: Any, index: int) -> bytes:

@@ -116,8 +116,9 @@ def statistics(request: Request, children: Children, tell: Callable[[float], obj
                     process.stdin.close()
             for line in process.stdout:
                 answer = json.loads(line)
-                if "progress" in answer:
-                    tell(answer["progress"])
+                if "progress" not in answer:
+                    break  # A process that the library forked may hold the pipe for ever.
+                tell(answer["progress"])
             code = process.wait()
         errors.seek(0)
         said = errors.read().decode(errors="replace")

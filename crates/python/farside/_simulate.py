@@ -156,6 +156,8 @@ def _request(cell: _Cell) -> _own_scheme.Request:
     is_trace, program = _is_trace(cell.program), os.fspath(cell.program)
     if is_trace and cell.nbytes is not None:
         raise ValueError(f"{program} is a trace: it has its size, and nbytes={cell.nbytes} is none of it")
+    if cell.nbytes is not None and not 0 <= cell.nbytes < 1 << 64:
+        raise ValueError(f"nbytes={cell.nbytes}: it goes from 0 to {(1 << 64) - 1}")
     return _own_scheme.Request(program, is_trace, cell.nbytes, cell.scheme, cell.machine, _pairs(cell.set))
 
 

@@ -164,6 +164,8 @@ def _checked(piece: Accesses, layout: _Layout, row: int) -> dict[str, npt.NDArra
         if name not in piece and otherwise is None:
             raise ValueError(f"the column `{name}` is missing")
         value = piece.get(name, otherwise)
+        if np.ma.is_masked(value):
+            raise ValueError(f"the column `{name}` has masked values; wanted are whole numbers in every row")
         given[name] = np.asarray(layout.number(value) if name == "buffer" else value)
     lengths = {len(column) for column in given.values() if column.ndim == 1}
     if len(lengths) > 1 or any(column.ndim > 1 for column in given.values()):

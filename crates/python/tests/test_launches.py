@@ -138,6 +138,8 @@ def test_wrong_arguments_are_named(space: farside.Space) -> None:
         space.run("farside.sum", x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"argument 1 .*str"):
         space.run("farside.saxpy", np.float32(1), "x")  # type: ignore[arg-type]
+    with pytest.raises(farside.KernelError, match="an integer; wanted is a value of 4 bytes, a float"):
+        space.run("farside.saxpy", np.int32(1), READ(x), WRITE(space.array(10, np.float32)))
     with pytest.raises(OverflowError):
         space.run("farside.saxpy", 1 << 65)
     with pytest.raises(TypeError, match="takes 3 arguments and was given 1"):

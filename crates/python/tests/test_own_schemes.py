@@ -26,7 +26,7 @@ def library(tmp_path: Path) -> Library:
     def made(name: str, body: str) -> str:
         source, path = tmp_path / f"{name}.c", tmp_path / f"lib{name}.so"
         source.write_text(
-            "#include <farside-scheme.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+            "#include <farside-scheme.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
             "static void on_fault(void *at, const farside_fault *fault, farside_decision *answer)\n"
             f"{{ (void)at; (void)fault; (void)answer; {body} }}\n"
             "static const farside_scheme scheme = { .abi_version = FARSIDE_SCHEME_ABI,\n"
@@ -88,6 +88,13 @@ def test_what_it_prints_is_no_result(library: Library, capfd: pytest.CaptureFixt
     talks = library("talks", 'puts("a line"); fflush(stdout);')
     assert farside.simulate("st", talks, nbytes=SMALL)["error"].to_pylist() == [None]
     assert "a line" in capfd.readouterr().err
+
+
+def test_nobody_waits_for_what_it_forks(library: Library) -> None:
+    forks = library("forks", "static int faults; if (faults++ == 0 && fork() == 0) { sleep(30); _exit(0); }")
+    begun = time.monotonic()
+    assert farside.simulate("st", forks, nbytes=SMALL)["error"].to_pylist() == [None]
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("scheme", ["./none.so", "{here}/text.so", "{wrong}:girth=2"])

@@ -74,6 +74,8 @@ def test_what_is_named_exists() -> None:
         ({"program": "fir", "set": {"gpu.cuont": 2}}, ValueError, "gpu.cuont"),
         ({"program": "fir", "set": {"gpu.count": 99}}, ValueError, "gpu.count"),
         ({"program": "fir", "nbytes": 1}, ValueError, "1"),
+        ({"program": "fir", "nbytes": -1}, ValueError, "nbytes=-1"),
+        ({"program": "fir", "nbytes": 1 << 64}, ValueError, "nbytes="),
         ({"program": "fir", "threads": 0}, ValueError, "threads=0"),
     ],
 )
@@ -164,6 +166,7 @@ def test_an_access_of_many_bytes_is_of_many_lines(tmp_path: Path) -> None:
         ({"write": [0, 2]}, "row 1: `write`"),
         ({"offset": [0, 1, 2]}, "one length"),
         ({"ofset": [0, 1]}, "no column `ofset`"),
+        ({"offset": np.ma.masked_array([0, 4], [False, True])}, "`offset` has masked values"),
     ],
 )
 def test_a_trace_that_cannot_be_is_refused_and_leaves_no_file(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use farside_events::{Event, Kind, Name, Names};
 use farside_types::AgentId;
 
+use crate::text::shown;
 use crate::{KernelFacts, RunFacts};
 
 /// Runs that are told apart: those of one name on one card that are closer than this part of the whole are one.
@@ -66,7 +67,7 @@ impl Kernels {
             (text, _) => text,
         };
         self.sums.push(KernelFacts {
-            name: text.to_owned(),
+            name: shown(text),
             count: 0,
             failed: 0,
             time: 0,

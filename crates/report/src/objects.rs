@@ -8,6 +8,7 @@ use farside_types::{AgentId, MemoryId};
 use crate::heat::{Heat, Rows};
 use crate::page_state::Pages;
 use crate::story::Story;
+use crate::text::shown;
 
 /// Pages that are followed one by one at a time: 256 GiB of 4 KiB pages. Those that nothing happens to take no memory.
 const FOLLOWED_MOST: u64 = 1 << 26;
@@ -159,7 +160,7 @@ impl Objects {
 
     /// Memory was allocated.
     pub(crate) fn alloc(&mut self, event: &Event, names: &Names, heat: &mut Heat) -> usize {
-        let name = names.get(event.name).to_owned();
+        let name = shown(names.get(event.name));
         let key = (name, event.address, event.bytes);
         let number = match self.gone.remove(&key) {
             Some(number) => number,

@@ -2,6 +2,17 @@
 
 use crate::Facts;
 
+/// The most of a name that is shown, in characters.
+const NAME_MOST: usize = 200;
+
+/// A name as it is shown: a page says it hundreds of times.
+pub(crate) fn shown(name: &str) -> String {
+    match name.char_indices().nth(NAME_MOST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 /// A time as people read it.
 pub(crate) fn time(picoseconds: u64) -> String {
     let units = [("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)];

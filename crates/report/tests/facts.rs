@@ -50,6 +50,19 @@ fn moved(at: u64, first: u64, pages: u64, from: Option<MemoryId>, to: MemoryId) 
 }
 
 #[test]
+fn of_a_long_name_the_page_has_the_beginning() {
+    let mut names = Names::default();
+    let (name, kernel) = (names.number(&"ü".repeat(1 << 18)), names.number(&"k".repeat(1 << 18)));
+    let launch = Event { number: 1, name: kernel, ..Event::new(1, Kind::Launch) };
+    let facts = facts_of(&names, &[alloc(0, 1, 2, name), launch, moved(5, 1, 2, None, HOST)]);
+    let begins = format!("{}…", "ü".repeat(200));
+    assert_eq!(facts.allocations[0].name, begins);
+    let long = page(&[facts]).len();
+    let nothing = page(&[facts_of(&Names::default(), &[])]).len();
+    assert!(long < nothing + 50_000, "{long} bytes, where one of nothing has {nothing}");
+}
+
+#[test]
 fn names_cannot_leave_the_script_that_they_are_in() {
     let mut names = Names::default();
     let name = names.number("</script><script>alert(1)</script>");

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farside_sim::functional::{Options, replay};
-use farside_types::Span;
+use farside_types::{GROUP_PAGES, Span};
 use farside_workloads::order::shared_accesses;
 use farside_workloads::{
-    BLOCK_LINES, Group, LINES_MAX, Line, Place, Script, Step, Trace, Workload, catalog,
+    BLOCK_LINES, Buffer, Cursor, Group, Instruction, LINES_MAX, Launch, Line, Lines, Place, Script,
+    Step, Trace, Workload, catalog, first_lines,
 };
 use proptest::prelude::*;
 
@@ -162,10 +163,10 @@ const SCHEMES: [&str; 7] = [
 /// How much more than the optimum Farside's scheme costs: exact, so that a change either way is seen. The goal is 1.5
 /// (`docs/experiments.md` says why BFS and ST miss it).
 const FARSIDE: [(u64, [(&str, f64); 6]); 2] = [
-    (2_000, [("mm", 1.00), ("st", 1.45), ("bfs", 3.34), ("fir", 1.00), ("mm", 1.01), ("st", 1.52)]),
+    (2_000, [("mm", 1.00), ("st", 1.44), ("bfs", 3.07), ("fir", 1.00), ("mm", 1.00), ("st", 1.52)]),
     (
         20_000,
-        [("mm", 1.00), ("st", 1.16), ("bfs", 2.98), ("fir", 1.00), ("mm", 1.00), ("st", 1.16)],
+        [("mm", 1.00), ("st", 1.16), ("bfs", 2.99), ("fir", 1.00), ("mm", 1.00), ("st", 1.15)],
     ),
 ];
 
@@ -205,11 +206,83 @@ fn of_bfs(bytes: u64, fault: u64, schemes: &[&str]) -> Vec<f64> {
     ratios
 }
 
+/// A program with each page of its buffers in a group of the access counters' by itself.
+#[derive(Debug)]
+struct Apart {
+    of: Arc<dyn Workload>,
+    buffers: Vec<Buffer>,
+    /// The first lines of each buffer, together and apart.
+    lines: Vec<(Line, Line)>,
+}
+
+impl Apart {
+    fn new(of: Arc<dyn Workload>) -> Apart {
+        let mut buffers = of.buffers().to_vec();
+        buffers.iter_mut().for_each(|buffer| buffer.bytes *= GROUP_PAGES);
+        let lines = first_lines(of.buffers()).into_iter().zip(first_lines(&buffers)).collect();
+        Apart { of, buffers, lines }
+    }
+
+    fn apart(&self, line: Line) -> Line {
+        let buffer = self.lines.partition_point(|&(first, _)| first <= line) - 1;
+        let (first, apart) = self.lines[buffer];
+        let within = line.0 - first.0;
+        Line(apart.0 + within / 64 * 64 * GROUP_PAGES as u32 + within % 64)
+    }
+}
+
+impl Workload for Apart {
+    fn name(&self) -> &str {
+        self.of.name()
+    }
+
+    fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    fn launches(&self) -> u32 {
+        self.of.launches()
+    }
+
+    fn launch(&self, launch: u32) -> Launch {
+        let launch = self.of.launch(launch);
+        Launch { code: launch.code.map(|(line, count)| (self.apart(line), count)), ..launch }
+    }
+
+    fn next(&self, at: &mut Cursor, lines: &mut Lines) -> Instruction {
+        let mut together = Lines::new();
+        let instruction = self.of.next(at, &mut together);
+        together.iter().for_each(|&line| lines.push(self.apart(line)));
+        instruction
+    }
+}
+
+/// Where a notice is of one page and not of sixteen: BFS and ST, which miss the goal of 1.5 else, are at it.
+#[test]
+fn farside_is_near_the_optimum_where_pages_are_apart_from_each_other() {
+    let programs = ["bfs", "fir", "mm", "st"];
+    for (fault, expected) in [(2_000, [1.42, 1.00, 1.00, 1.50]), (20_000, [1.51, 1.00, 1.00, 1.07])]
+    {
+        let costs = Costs { fault, copy: 1_000, far: 500 };
+        for (name, of_farside) in programs.into_iter().zip(expected) {
+            let whole = catalog::by_name(name, Some(1 << 19)).unwrap();
+            let best = optimum(&*whole, costs);
+            let apart = Apart::new(whole);
+            assert_eq!(optimum(&apart, costs), best, "what is known beforehand is the same");
+            let ratios = SCHEMES.map(|scheme| cost(&apart, scheme, costs) as f64 / best as f64);
+            let named = SCHEMES.iter().zip(ratios);
+            let line: Vec<_> = named.map(|(scheme, it)| format!("{scheme} {it:.2}")).collect();
+            println!("{name} apart, a fault {fault} ns: {}", line.join(", "));
+            assert!((ratios[6] - of_farside).abs() < 0.0051, "{line:?}: it was {of_farside}");
+        }
+    }
+}
+
 /// Counters tell of groups, and of those with pages of several GPUs a larger BFS has a smaller part.
 #[test]
 fn a_larger_bfs_is_closer_to_the_optimum() {
     let farside = of_bfs(1 << 21, 2_000, &["farside"])[0];
-    assert!((farside - 1.86).abs() < 0.0051, "{farside}");
+    assert!((farside - 2.00).abs() < 0.0051, "{farside}");
 }
 
 #[test]
@@ -328,5 +401,5 @@ fn the_bound_is_missed_without_costs_and_where_two_write_a_page() {
     let both = turns((0..40).map(|turn| turn % 2), 200);
     let runs: Vec<_> = both.iter().map(|(_, run)| *run).collect();
     let (paid, least) = (cost(&script(&both), "farside", costs), least(&runs, costs));
-    assert_eq!((paid, least), (3_943_000, 80_000), "49 times");
+    assert_eq!((paid, least), (4_429_000, 80_000), "55 times");
 }

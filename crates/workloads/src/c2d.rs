@@ -4,6 +4,9 @@
 //! then transposed; the filters are multiplied with the columns and the bias is added; channels
 //! and images of the product are exchanged. What a launch writes the next ones read, and mostly
 //! another GPU does so, because every launch cuts its work differently.
+//!
+//! One forward pass writes nothing that was read before. Several one after the other do where a batch finds the
+//! buffers of the one before, as with an allocator that hands freed memory out again.
 
 use super::dnn::im2col::{Convolution, Im2col, Shape};
 use super::dnn::matmul::{Matmul, Matrix, Tiles};
@@ -18,11 +21,13 @@ const SIDE: u32 = 32;
 const CHANNELS: u32 = 16;
 /// Rows and columns of a filter, MGPUSim's default.
 const KERNEL: u32 = 3;
-/// Launches.
-const LAUNCHES: u32 = 5;
+/// Kernels of a forward pass, each launched once.
+const KERNELS: u32 = 5;
+/// Batches of [`Convolution2d::batches`]: the fewest of which one finds what another has left.
+const BATCHES: u32 = 2;
 /// Bytes of the code of all kernels. Theirs are not published; the recorded `mm` and `st` kernels,
 /// of a like size, have 1688 and 4932.
-const CODE_BYTES: u64 = LAUNCHES as u64 * KERNEL_BYTES;
+const CODE_BYTES: u64 = KERNELS as u64 * KERNEL_BYTES;
 const KERNEL_BYTES: u64 = 1_024;
 
 /// The layer.
@@ -30,6 +35,8 @@ const KERNEL_BYTES: u64 = 1_024;
 pub struct Convolution2d {
     memory: Memory,
     kernel: Kernel,
+    /// Forward passes.
+    batches: u32,
     unfold: Im2col,
     repeat: Elementwise,
     transpose: Exchange,
@@ -66,15 +73,20 @@ impl Convolution2d {
     /// A layer of 16 filters of 3 by 3 on as many images of 32 by 32 pixels and 16 channels as
     /// fit best into `bytes`, intermediate results included.
     pub fn new(bytes: u64) -> Convolution2d {
-        Convolution2d::with(bytes, Tiles::Local)
+        Convolution2d::with(bytes, Tiles::Local, 1)
+    }
+
+    /// The same for two batches of images, one after the other in the same buffers.
+    pub fn batches(bytes: u64) -> Convolution2d {
+        Convolution2d::with(bytes, Tiles::Local, BATCHES)
     }
 
     /// The same with the multiplication that has no tiles.
     pub fn untiled(bytes: u64) -> Convolution2d {
-        Convolution2d::with(bytes, Tiles::None)
+        Convolution2d::with(bytes, Tiles::None, 1)
     }
 
-    fn with(bytes: u64, tiles: Tiles) -> Convolution2d {
+    fn with(bytes: u64, tiles: Tiles, batches: u32) -> Convolution2d {
         let images = ((bytes + IMAGE_BYTES / 2) / IMAGE_BYTES).max(1) as u32;
         let sizes = Convolution {
             images,
@@ -85,7 +97,7 @@ impl Convolution2d {
             stride: 1,
             padding: 1,
         };
-        let memory = Convolution2d::memory(&sizes);
+        let memory = Convolution2d::memory(&sizes, batches);
         let [input, columns, rows, matrix, product, output, sizes_line] =
             [INPUT, COLUMNS, BIAS_ROWS, BIAS_MATRIX, PRODUCT, OUTPUT, SIZES]
                 .map(|index| memory.first(index));
@@ -127,10 +139,11 @@ impl Convolution2d {
             ),
             kernel: Kernel::at(&memory, CODE),
             memory,
+            batches,
         }
     }
 
-    fn memory(sizes: &Convolution) -> Memory {
+    fn memory(sizes: &Convolution, batches: u32) -> Memory {
         let pixels = u64::from(sizes.columns());
         let (channels, rows) = (u64::from(CHANNELS), u64::from(sizes.rows()));
         let image = pixels * channels * 4;
@@ -149,7 +162,8 @@ impl Convolution2d {
             ("in index", image * 4),
             ("sizes", LINE_BYTES),
         ];
-        buffers.extend(Kernel::buffers(CODE_BYTES, u64::from(LAUNCHES) * 2 * LINE_BYTES));
+        let launches = u64::from(KERNELS * batches);
+        buffers.extend(Kernel::buffers(CODE_BYTES, launches * 2 * LINE_BYTES));
         Memory::new(&buffers)
     }
 
@@ -160,7 +174,8 @@ impl Convolution2d {
 
     fn code(&self, launch: u32) -> Option<(Line, u32)> {
         let lines = (KERNEL_BYTES / LINE_BYTES) as u32;
-        self.kernel.code().map(|(first, _)| (Line(first.0 + launch * lines), lines))
+        let kernel = launch % KERNELS;
+        self.kernel.code().map(|(first, _)| (Line(first.0 + kernel * lines), lines))
     }
 }
 
@@ -169,9 +184,10 @@ const REPEAT_INSTRUCTIONS: u32 = 30;
 
 impl Workload for Convolution2d {
     fn name(&self) -> &str {
-        match self.multiply.tiles {
-            Tiles::Local => "c2d",
-            Tiles::None => "c2d-untiled",
+        match (self.multiply.tiles, self.batches) {
+            (Tiles::None, _) => "c2d-untiled",
+            (Tiles::Local, 1) => "c2d",
+            (Tiles::Local, _) => "c2d-batches",
         }
     }
 
@@ -180,11 +196,11 @@ impl Workload for Convolution2d {
     }
 
     fn launches(&self) -> u32 {
-        LAUNCHES
+        KERNELS * self.batches
     }
 
     fn launch(&self, launch: u32) -> Launch {
-        let (groups, waves) = match launch {
+        let (groups, waves) = match launch % KERNELS {
             0 => (self.unfold.groups(), self.unfold.waves()),
             1 => (self.repeat.groups(), self.repeat.waves()),
             2 => (self.transpose.groups(), self.transpose.waves()),
@@ -197,7 +213,7 @@ impl Workload for Convolution2d {
 
     fn next(&self, at: &mut Cursor, lines: &mut Lines) -> Instruction {
         let (scalars, group) = (self.scalars(at.launch), at.group);
-        match at.launch {
+        match at.launch % KERNELS {
             0 => next_of(&self.unfold, scalars, group, at, lines),
             1 => next_of(&self.repeat, scalars, group, at, lines),
             2 => next_of(&self.transpose, scalars, group, at, lines),
@@ -220,35 +236,56 @@ mod tests {
         assert_eq!(layer.launch(3).groups, layer.unfold.sizes.columns() / 16);
     }
 
-    #[test]
-    fn what_a_launch_writes_a_later_one_reads() {
-        let layer = Convolution2d::new(IMAGE_BYTES * 2);
+    /// Calls `each` with the launch, what is done, and the buffer, for every line.
+    fn walk(layer: &Convolution2d, mut each: impl FnMut(u32, Instruction, usize)) {
         let starts: Vec<Line> = (0..=CODE).map(|index| layer.memory.first(index)).collect();
         let buffer_of = |line: Line| starts.partition_point(|start| *start <= line) - 1;
-        let mut written = vec![false; starts.len()];
-        for input in [INPUT, WEIGHTS, BIAS, SIZES] {
-            written[input] = true;
-        }
-        for launch in 0..LAUNCHES {
+        for launch in 0..layer.launches() {
             let Launch { groups, waves, .. } = layer.launch(launch);
             for (group, wave) in (0..groups).flat_map(|group| (0..waves).map(move |w| (group, w))) {
                 let mut at = Cursor { launch, group, wave, ..Cursor::default() };
                 loop {
                     let mut lines = Lines::new();
                     let instruction = layer.next(&mut at, &mut lines);
-                    for buffer in lines.iter().map(|line| buffer_of(*line)) {
-                        match instruction {
-                            Instruction::Load => assert!(written[buffer], "{launch} {buffer}"),
-                            Instruction::Store => written[buffer] = true,
-                            _ => assert!(buffer >= CODE),
-                        }
-                    }
+                    lines.iter().for_each(|line| each(launch, instruction, buffer_of(*line)));
                     if instruction == Instruction::End {
                         break;
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_launch_writes_a_later_one_reads() {
+        let mut written = [false; CODE + 1];
+        for input in [INPUT, WEIGHTS, BIAS, SIZES] {
+            written[input] = true;
+        }
+        let layer = Convolution2d::new(IMAGE_BYTES * 2);
+        walk(&layer, |launch, instruction, buffer| match instruction {
+            Instruction::Load => assert!(written[buffer], "{launch} {buffer}"),
+            Instruction::Store => written[buffer] = true,
+            _ => assert!(buffer >= CODE),
+        });
         assert!(written[..CODE].iter().all(|written| *written));
+    }
+
+    #[test]
+    fn the_second_batch_writes_what_the_first_has_read() {
+        let written_again = |layer: &Convolution2d| {
+            let (mut read_in, mut again) = ([None; CODE + 1], [false; CODE + 1]);
+            walk(layer, |launch, instruction, buffer| match instruction {
+                Instruction::Load => read_in[buffer] = Some(launch),
+                Instruction::Store => again[buffer] |= read_in[buffer].is_some_and(|l| l < launch),
+                _ => {}
+            });
+            (0..CODE).filter(|&buffer| again[buffer]).collect::<Vec<_>>()
+        };
+        // Of one batch only the tables, which both exchanges of axes have.
+        let tables = [OUT_INDEX, IN_INDEX];
+        assert_eq!(written_again(&Convolution2d::new(IMAGE_BYTES)), tables);
+        let all = [COLUMNS, BIAS_ROWS, BIAS_MATRIX, PRODUCT, OUT_INDEX, IN_INDEX];
+        assert_eq!(written_again(&Convolution2d::batches(IMAGE_BYTES)), all);
     }
 }

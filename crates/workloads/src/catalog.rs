@@ -71,6 +71,13 @@ const ENTRIES: &[Entry] = &[
         build: |bytes| Arc::new(Convolution2d::new(bytes)),
     },
     Entry {
+        name: "c2d-batches",
+        megabytes: 94,
+        least: Convolution2d::BYTES_MIN,
+        most: BYTES_MAX,
+        build: |bytes| Arc::new(Convolution2d::batches(bytes)),
+    },
+    Entry {
         name: "c2d-untiled",
         megabytes: 94,
         least: Convolution2d::BYTES_MIN,

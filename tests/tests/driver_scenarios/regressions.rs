@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farside_svm::{
     Advice, Command, Eviction, Outcome, PageState, Reply, Request, RequestError, StepErrorKind,
 };
-use farside_types::{MemoryId, MemorySet, PAGE_SIZE, PageRange, StreamId};
+use farside_types::{MemoryId, MemorySet, PAGE_SIZE, PageRange, Span, StreamId};
 use harness::{Failure, Fate, Sabotage, Script, Setup, World};
 
 use super::{
@@ -338,6 +338,27 @@ fn regression_a_page_that_is_pinned_elsewhere_leaves_a_full_card() -> Checked {
     write_all(&mut world, range)
 }
 
+/// It is at B because B does not reach A. A has it mapped there, and loses that with B's frame.
+#[test]
+fn regression_who_maps_its_own_pin_elsewhere_lets_go_when_it_leaves_there() -> Checked {
+    let mut setup = Setup::with_dma(&[8, 8], true);
+    let reached = &mut setup.config.capabilities.maps[usize::from(B.agent().0)];
+    *reached = reached.without(A.memory());
+    let mut world = World::new(setup);
+    let range = world.alloc(9)?;
+    let pinned = sub(range, 0, 1);
+    assert!(world.ask(Request::Pin { range: pinned, at: A.memory() })?.is_ok());
+    let advice = Advice::AccessedBy(A.agent(), true);
+    world.launch(B, stream(B), Script::accesses(writes(pinned), 1))?;
+    world.drive()?;
+    assert!(all_at(&world, pinned, B.memory()), "its user does not reach it at A");
+    assert!(world.ask(Request::Advise { range: pinned, advice })?.is_ok());
+    assert!(world.driver.page(pinned.start).mappers.contains(A.agent()));
+    migrate(&mut world, sub(range, 1, 8), B.memory())?;
+    assert!(!all_at(&world, pinned, B.memory()));
+    write_all(&mut world, range)
+}
+
 #[test]
 fn regression_pages_that_cannot_go_home_keep_no_others_on_a_full_card() -> Checked {
     let mut world = World::new(Setup::with_dma(&[8], false));
@@ -396,6 +417,17 @@ fn regression_who_maps_a_copy_that_is_left_keeps_it_when_a_card_is_lost() -> Che
     Ok(())
 }
 
+/// A card reads the pages, and its ring stands still when it is told to map the first of them.
+fn stand_still_at_the_map(world: &mut World, range: PageRange) -> Checked {
+    world.leave_suspects();
+    world.record = true;
+    world.launch(A, stream(A), Script::accesses(loads(range), 3).lingering())?;
+    let mapped = |command: &Command| command.name() == "card-map";
+    while !world.commands.iter().any(mapped) && world.step()? {}
+    world.stall_card(A);
+    Ok(())
+}
+
 /// The card gets the page while it is told to let it go, and is late: it may read it until then.
 #[test]
 fn regression_a_late_reader_that_is_not_mapped_the_page_yet_harms_nobody() -> Checked {
@@ -404,12 +436,7 @@ fn regression_a_late_reader_that_is_not_mapped_the_page_yet_harms_nobody() -> Ch
     let mut world = World::new(setup);
     let range = world.alloc(1)?;
     write_all(&mut world, range)?;
-    world.leave_suspects();
-    world.record = true;
-    world.launch(A, stream(A), Script::accesses(loads(range), 3).lingering())?;
-    let mapped = |command: &Command| command.name() == "card-map";
-    while !world.commands.iter().any(mapped) && world.step()? {}
-    world.stall_card(A);
+    stand_still_at_the_map(&mut world, range)?;
     world.cpu(writes(range));
     while world.news.is_empty() && world.step()? {}
     assert!(matches!(world.news[..], [Reply::CardSuspect { card: A, .. }]), "{:?}", world.news);
@@ -418,5 +445,32 @@ fn regression_a_late_reader_that_is_not_mapped_the_page_yet_harms_nobody() -> Ch
     }
     world.drive()?;
     assert_eq!(world.word(range.start, 0), 102);
+    Ok(())
+}
+
+/// The driver's patience ends while the ring that stood still is at the map, the replay or the unmap
+/// of a page that was freed meanwhile: what the card reads until the unmap is nobody's.
+#[test]
+fn regression_a_late_reader_of_a_freed_page_may_read_until_its_ring_has_come_to_the_unmap()
+-> Checked {
+    let mut early = 0;
+    for before in 0..100 {
+        let setup = Setup::plain(&[8]);
+        let drain = setup.config.limits.drain;
+        let mut world = World::new(setup);
+        let range = world.alloc(1)?;
+        stand_still_at_the_map(&mut world, range)?;
+        let freed = world.request(Request::Free { addr: range.start.addr() })?;
+        while !world.commands.iter().any(|command| command.name() == "card-unmap") {
+            assert!(world.step()?, "the card is never told to let the page go");
+        }
+        let microseconds = drain.as_nanos() / 1000 - before;
+        world.go_on_at(A, world.now() + Span::from_micros(microseconds));
+        while world.answer(freed).is_none() && world.step()? {}
+        early += u64::from(world.news.is_empty());
+        world.drive()?;
+        assert!(matches!(world.answer(freed), Some(Ok(_))), "{:?}", world.answer(freed));
+    }
+    assert!((1..99).contains(&early), "{early} of 100 times the ring is early enough");
     Ok(())
 }

@@ -49,6 +49,10 @@ int main()
         x[i] = i;
     space->call("farside.saxpy", farside::on(2), 2.0f, farside::read(x), farside::write(y));
     assert(y[999] == 1998);
+    // The bits of an int are no float of the same size.
+    refused(FARSIDE_STATUS_KERNEL_FAILED, "an integer; wanted is a value of 4 bytes, a float",
+            [&] { space->call("farside.saxpy", farside::on(2), 2, farside::read(x), farside::write(y)); });
+    assert(y[999] == 1998);
     space->migrate(y, 1);
     assert(space->where(y).at(0).memory == 1);
     space->prefetch(y, farside::host);

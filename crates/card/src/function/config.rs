@@ -20,14 +20,15 @@ pub struct FunctionConfig {
     /// Names of the kernels; a kernel's id is its place.
     pub kernels: Arc<[String]>,
     /// `CAP_*` bits of [`register`]: what the embedder carries out. [`register::CAP_DMA`],
-    /// [`register::CAP_COUNTERS`] and [`register::CAP_GROUPS`] are always there.
+    /// [`register::CAP_COUNTERS`], [`register::CAP_GROUPS`] and [`register::CAP_NUMBERS`] are always there.
     pub capabilities: u64,
 }
 
 impl FunctionConfig {
     /// The capability bits that the driver reads.
     pub(super) fn capability_bits(&self) -> u64 {
-        self.capabilities | register::CAP_DMA | register::CAP_COUNTERS | register::CAP_GROUPS
+        let always = register::CAP_COUNTERS | register::CAP_GROUPS | register::CAP_NUMBERS;
+        self.capabilities | register::CAP_DMA | always
     }
 
     pub(super) fn can(&self, capability: u64) -> bool {

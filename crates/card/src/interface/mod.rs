@@ -20,7 +20,7 @@ pub mod register;
 mod ring;
 
 pub use alloc_request::AllocRequest;
-pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
+pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg, Number};
 pub use command::{
     ALLOC_LAZY, BITS_BYTES_MAX, BitsBuffer, CommandEntry, ExtentArg, ExtentList, FLAG_LIST,
     FLAG_QUIET, FLAG_RANGE, FaultArg, LOCATE_NOWHERE, LOCATE_PAGES_MAX, LOCATE_TOUCH, MAP_WRITTEN,
@@ -45,7 +45,7 @@ pub use ring::{
 use thiserror::Error;
 
 /// Version of the interface: major in the upper half. A driver refuses another major.
-pub const VERSION: u32 = 1 << 16 | 4;
+pub const VERSION: u32 = 1 << 16 | 5;
 
 /// Pages of a 64-bit address space: page numbers are below it.
 pub const PAGE_NUMBERS: u64 = 1 << 52;

@@ -150,6 +150,8 @@ pub const CAP_GROUPS: u64 = 1 << 4;
 pub const CAP_TABLES: u64 = 1 << 5;
 /// The card's own window and the commands that allocate in it.
 pub const CAP_ALLOC: u64 = 1 << 6;
+/// Values may say what numbers they are.
+pub const CAP_NUMBERS: u64 = 1 << 7;
 
 /// The rings are used.
 pub const CONTROL_ENABLE: u32 = 1 << 0;

@@ -1,9 +1,12 @@
 //! One run as a process of its own, which ends with this one.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::de::DeserializeOwned;
 
 /// What our messages begin with.
@@ -52,7 +55,7 @@ pub struct Failed {
 }
 
 /// Runs `binary` with these arguments. `started` gets the process as soon as it is there. What it says on standard
-/// error is passed on as it comes, but for the message by which it fails.
+/// error is passed on as it comes, but for the message by which it fails. Nobody waits for what it started itself.
 ///
 /// # Errors
 /// [`Failed`]: what it said, or how it ended.
@@ -62,6 +65,7 @@ pub fn run_child(
     started: impl FnOnce(&Child),
 ) -> Result<Answer, Failed> {
     let failed = |why| Failed { why, code: None };
+    let lost = |error: io::Error| failed(format!("it cannot be waited for: {error}"));
     let mut child = Command::new(binary)
         .args(arguments)
         .args(["--end-with-parent", &std::process::id().to_string()])
@@ -72,19 +76,28 @@ pub fn run_child(
         .spawn()
         .map_err(|error| failed(format!("cannot run {}: {error}", binary.display())))?;
     started(&child);
-    let stderr = child.stderr.take();
-    let listener =
-        std::thread::spawn(|| stderr.map(|stderr| listen(stderr, &mut std::io::stderr())));
-    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    let Said { kept, held } = listener.join().ok().flatten().unwrap_or_default();
-    if output.status.success() {
+    let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    let end = end.map_err(|error| lost(error.into()))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut printed = Vec::new();
+    let (read, said) = std::thread::scope(|scope| {
+        let end = end.as_fd();
+        let listener = scope.spawn(move || {
+            stderr.map(|stderr| listen(UntilEnd::new(stderr, end), &mut io::stderr()))
+        });
+        let read = stdout.map_or(Ok(0), |out| UntilEnd::new(out, end).read_to_end(&mut printed));
+        (read, listener.join())
+    });
+    let status = read.and_then(|_| child.wait()).map_err(lost)?;
+    let Said { kept, held } = said.ok().flatten().unwrap_or_default();
+    if status.success() {
         // Without a standard error nobody is told.
-        let _ = std::io::stderr().write_all(&held);
-        return Ok(Answer { printed: output.stdout });
+        let _ = io::stderr().write_all(&held);
+        return Ok(Answer { printed });
     }
     let said = String::from_utf8_lossy(&kept);
-    let why = why(&said, &ended(output.status));
-    Err(Failed { why, code: output.status.code() })
+    let why = why(&said, &ended(status));
+    Err(Failed { why, code: status.code() })
 }
 
 /// The tunables that there are, and large pages if they say nothing of these.
@@ -93,6 +106,40 @@ fn with_large_pages(tunables: Option<String>) -> String {
         Some(own) if own.contains(LARGE_PAGES) => own,
         Some(own) if !own.is_empty() => format!("{own}:{LARGE_PAGES}=1"),
         _ => format!("{LARGE_PAGES}=1"),
+    }
+}
+
+/// A process's end of a pipe, until the process has ended: one that it forked may hold the pipe for ever.
+struct UntilEnd<'a, R> {
+    pipe: R,
+    /// The process.
+    end: BorrowedFd<'a>,
+    /// Bytes that were in the pipe when it ended, and are still to be read.
+    left: Option<u64>,
+}
+
+impl<'a, R> UntilEnd<'a, R> {
+    fn new(pipe: R, end: BorrowedFd<'a>) -> UntilEnd<'a, R> {
+        UntilEnd { pipe, end, left: None }
+    }
+}
+
+impl<R: Read + AsFd> Read for UntilEnd<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.left.is_none() {
+            let mut ready = [
+                PollFd::new(&self.pipe, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.end, PollFlags::IN),
+            ];
+            poll(&mut ready, None)?;
+            if !ready[1].revents().is_empty() {
+                self.left = Some(rustix::io::ioctl_fionread(&self.pipe)?);
+            }
+        }
+        let most = self.left.map_or(into.len(), |left| into.len().min(left as usize));
+        let bytes = self.pipe.read(&mut into[..most])?;
+        self.left = self.left.map(|left| left - bytes as u64);
+        Ok(bytes)
     }
 }
 
@@ -195,6 +242,21 @@ mod tests {
         }
         let long = "ü".repeat(SAID_MAX);
         assert!(why(&long, "signal 11").len() < SAID_MAX + 100);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_a_process_has_forked() {
+        let script = "sleep 20 & printf %0200000d 7; echo told >&2; printf end; exit $1";
+        let run = |code: &str| {
+            let arguments = ["-c", script, "sh", code].map(str::to_owned);
+            run_child(Path::new("/bin/sh"), &arguments, |_| ())
+        };
+        let begun = std::time::Instant::now();
+        let printed = run("0").unwrap().printed;
+        assert!(printed.len() == 200_003 && printed.ends_with(b"7end"), "{}", printed.len());
+        let failed = run("3").unwrap_err();
+        assert!(failed.code == Some(3) && failed.why.ends_with("told"), "{failed:?}");
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use farside_events::{About, EventLog, Full, WriteError, Written};
 use farside_svm::Journal;
 use farside_types::{PAGE_SIZE, Time};
 
-use crate::Error;
+use crate::{Error, files};
 
 /// The log of a space. It is complete when the last handle of the space goes.
 #[derive(Debug)]
@@ -82,10 +82,7 @@ impl Events {
 impl Drop for Events {
     fn drop(&mut self) {
         if let Err(error) = self.finish() {
-            tracing::error!(%error, "an event log is not complete");
-            if !tracing::dispatcher::has_been_set() {
-                eprintln!("farside: {error}");
-            }
+            files::say_incomplete(&error);
         }
     }
 }

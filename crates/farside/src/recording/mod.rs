@@ -28,7 +28,7 @@ pub(crate) struct Finish(pub(crate) Arc<Recording>);
 impl Drop for Finish {
     fn drop(&mut self) {
         if let Err(error) = self.0.finish() {
-            tracing::error!(%error, "a recording is not complete");
+            files::say_incomplete(&error);
         }
     }
 }

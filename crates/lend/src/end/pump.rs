@@ -26,6 +26,9 @@ const REQUEST_BYTES_MAX: usize = 1 << 10;
 /// How long both ends may take to agree on a connection.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
+/// How often what has come is read when nothing can be sent any more, [`SEALED_BYTES_MAX`] each time.
+const LAST_READS_MAX: usize = 64;
+
 /// How the carrying ended.
 #[derive(Debug, Error)]
 pub(super) enum Ended {
@@ -149,7 +152,9 @@ impl<'a> Pump<'a> {
             self.take_near()?;
         }
         if to_far || self.tls.wants_write() {
-            self.send_far()?;
+            if let Err(lost) = self.send_far() {
+                return Err(self.take_last().unwrap_or(lost));
+            }
         }
         if self.near_is_done && !self.tls.wants_write() {
             return Ok(Some(Ended::HungUp));
@@ -222,6 +227,16 @@ impl<'a> Pump<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Nothing can be sent any more. What the other end has said before it left is handed on still, mostly why it did;
+    /// gives how it ended, if it said so.
+    fn take_last(&mut self) -> Option<Ended> {
+        let reads = (0..LAST_READS_MAX).map(|_| self.take_far());
+        let ended = reads.map(|read| read.unwrap_or_else(Some)).find(Option::is_some);
+        // The one thing that it fails by is that nobody takes it.
+        let _ = self.hand_on();
+        ended.flatten()
     }
 
     fn hand_on(&mut self) -> Result<(), Ended> {
@@ -315,7 +330,7 @@ fn is_later(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use rustls::pki_types::ServerName;
     use rustls::{ClientConnection, ServerConnection};
@@ -340,22 +355,32 @@ mod tests {
         expected: &Credentials,
         left: impl Fn() -> Option<Duration> + Send + Sync + 'static,
     ) -> Ends {
+        let (client, server) = connections(shown, expected);
+        carry([client.into(), server.into()], left)
+    }
+
+    fn connections(
+        shown: &Credentials,
+        expected: &Credentials,
+    ) -> (ClientConnection, ServerConnection) {
         let lender = credentials();
         let client = tls::client(shown, &lender.certificate).unwrap();
         let server = tls::server(&lender, &expected.certificate).unwrap();
         let name = ServerName::try_from("lease").unwrap();
-        let client: Connection = ClientConnection::new(client, name).unwrap().into();
-        let server: Connection = ServerConnection::new(server).unwrap().into();
-        carry([client, server], left)
+        (ClientConnection::new(client, name).unwrap(), ServerConnection::new(server).unwrap())
+    }
+
+    fn over_tcp() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (far, listener.accept().unwrap().0)
     }
 
     fn carry(
         tls: [Connection; 2],
         left: impl Fn() -> Option<Duration> + Send + Sync + 'static,
     ) -> Ends {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = listener.accept().unwrap();
+        let (far, accepted) = over_tcp();
         let [client, server] = tls;
         let left = Arc::new(left);
         let carry = |tls: Connection, far: TcpStream| {
@@ -418,6 +443,41 @@ mod tests {
         assert_eq!(b.read(&mut [0; 1]).unwrap(), 0);
         assert!(matches!(first.join().unwrap(), Ended::HungUp));
         assert!(matches!(second.join().unwrap(), Ended::PeerHungUp));
+    }
+
+    /// An end that leaves with something unread resets the connection: whoever sends then is told of that before it has
+    /// read all.
+    #[test]
+    fn what_the_other_end_has_said_comes_out_though_nothing_can_be_sent_any_more() {
+        let own = credentials();
+        let (client, mut server) = connections(&own, &own);
+        let (far, mut accepted) = over_tcp();
+        let (inside, mut outside) = UnixStream::pair().unwrap();
+        outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let gate = Arc::new(Mutex::new(()));
+        let held = Arc::clone(&gate);
+        let left = move || {
+            drop(held.lock().unwrap());
+            Some(Duration::from_millis(10))
+        };
+        let pump = move || Pump::new(client.into(), &far, &inside).unwrap().run(left);
+        let pump = std::thread::spawn(pump);
+        outside.write_all(b"hello").unwrap();
+        let mut tls = rustls::Stream::new(&mut server, &mut accepted);
+        tls.read_exact(&mut [0; 5]).unwrap();
+        outside.write_all(b"unread").unwrap();
+        assert_eq!(tls.sock.peek(&mut [0; 1]).unwrap(), 1);
+        // It stands still before it looks again, and then finds both: what came, and something to send.
+        let closed = gate.lock().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        tls.write_all(b"farewell").unwrap();
+        drop(accepted);
+        outside.write_all(b"more").unwrap();
+        drop(closed);
+        let mut said = [0; 8];
+        outside.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"farewell");
+        assert!(matches!(pump.join().unwrap(), Ended::Lost));
     }
 
     #[test]

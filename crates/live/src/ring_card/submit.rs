@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
     ARG_BYTES, BITS_PAGES, BitsBuffer, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg,
-    ExtentList, FaultArg, Operation, RingHeader, RingKind, reason_to_word, register,
+    ExtentList, FaultArg, KernelArg, Operation, RingHeader, RingKind, reason_to_word, register,
 };
 use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
 use farside_types::{CommandId, FaultId, JobId, List, Reason, Rights};
@@ -503,7 +503,9 @@ impl Link {
     fn launch_of(&mut self, job: &Job, block: &Block) -> Operation {
         let args = job.args();
         debug_assert!(args.len() * ARG_BYTES as usize <= MESSAGE_WORD * 8);
-        self.control.write_block(block, 0, args.iter().flat_map(|arg| arg.to_words()));
+        let is_told = self.identity.capabilities & register::CAP_NUMBERS != 0;
+        let told = |arg: &KernelArg| if is_told { *arg } else { arg.without_number() };
+        self.control.write_block(block, 0, args.iter().flat_map(|arg| told(arg).to_words()));
         let address = self.control.block_bus(block);
         Operation::Launch {
             job: job.id,

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use farside_events::{About, Event, Kind, Names, ReadError, Reader};
 use farside_types::AgentId;
 
+use crate::text::shown;
 use counters::Counters;
 use messages::{DebugAnnotation, INSTANT, SLICE_BEGIN, SLICE_END};
 use packets::{Packets, address, number, word};
@@ -99,7 +100,7 @@ impl<'a, W: Write> Run<'a, W> {
             Kind::FaultRead | Kind::FaultWrite => self.fault(event),
             kind if kind.is_change() => self.change(event),
             Kind::Alloc => {
-                let name = names.get(event.name).to_owned();
+                let name = shown(names.get(event.name));
                 let until = event.address.saturating_add(event.bytes);
                 self.allocations.insert(event.address, (until, name));
                 self.say(event);
@@ -109,7 +110,7 @@ impl<'a, W: Write> Run<'a, W> {
                 self.allocations.remove(&event.address);
             }
             Kind::Launch => {
-                self.launched.insert(event.number, names.get(event.name).to_owned());
+                self.launched.insert(event.number, shown(names.get(event.name)));
             }
             Kind::Begin => self.begin(event),
             Kind::End | Kind::Failed => self.end(event),

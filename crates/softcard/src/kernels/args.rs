@@ -1,10 +1,11 @@
 //! Arguments of a kernel: records, decoded and checked.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use farside_card::interface::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
+use farside_card::interface::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg, Number};
 use farside_types::PAGE_SIZE;
 
 use crate::error::KernelError;
@@ -31,7 +32,7 @@ impl fmt::Display for DisplayArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let KernelArg { kind, element, word, bytes } = self.0;
         match kind {
-            ArgKind::Value => write!(f, "a value of {element} bytes"),
+            ArgKind::Value => f.write_str(&value(element, self.0.number())),
             kind => {
                 let count = bytes / u64::from(element.max(1));
                 write!(f, "{} {count} elements of {element} bytes at {word:#x}", lent(kind))
@@ -43,6 +44,40 @@ impl fmt::Display for DisplayArg {
 impl fmt::Debug for DisplayArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A value, in words.
+fn value(element: u32, number: Option<Number>) -> String {
+    let number = match number {
+        None => "",
+        Some(Number::Integer) => ", an integer",
+        Some(Number::Float) => ", a float",
+    };
+    format!("a value of {element} bytes{number}")
+}
+
+/// What number a type is; `None` for what is none, such as an array of bytes.
+pub fn number_of<T: 'static>() -> Option<Number> {
+    let id = TypeId::of::<T>();
+    let is_integer = [
+        TypeId::of::<u8>(),
+        TypeId::of::<i8>(),
+        TypeId::of::<u16>(),
+        TypeId::of::<i16>(),
+        TypeId::of::<u32>(),
+        TypeId::of::<i32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<i64>(),
+        TypeId::of::<usize>(),
+        TypeId::of::<isize>(),
+    ]
+    .contains(&id);
+    let is_float = [TypeId::of::<f32>(), TypeId::of::<f64>()].contains(&id);
+    match (is_integer, is_float) {
+        (true, _) => Some(Number::Integer),
+        (_, true) => Some(Number::Float),
+        _ => None,
     }
 }
 
@@ -183,13 +218,14 @@ impl KernelArgs {
     /// Argument `index`, a plain value of at most eight bytes.
     ///
     /// # Errors
-    /// As [`KernelArgs::read`].
+    /// As [`KernelArgs::read`], and if it is said to be an integer where `T` is a float, or the other way round.
     pub fn value<T: Pod>(&self, index: usize) -> Result<T, KernelError> {
         const { assert!(size_of::<T>() <= 8, "a value has at most eight bytes") };
         let arg = self.record(index)?;
-        if arg.kind != ArgKind::Value || arg.element as usize != size_of::<T>() {
-            let wanted = format!("a value of {} bytes", size_of::<T>());
-            return Err(self.wrong(index, arg, &wanted));
+        let wanted = number_of::<T>();
+        let is_another = arg.number().is_some_and(|given| wanted.is_some_and(|it| it != given));
+        if arg.kind != ArgKind::Value || arg.element as usize != size_of::<T>() || is_another {
+            return Err(self.wrong(index, arg, &value(size_of::<T>() as u32, wanted)));
         }
         Ok(bytemuck::pod_read_unaligned(&arg.word.to_le_bytes()[..size_of::<T>()]))
     }
@@ -346,12 +382,39 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_another_kind_are_refused_and_what_says_nothing_is_taken() {
+        let number = |number: Number, element| arg(ArgKind::Value, element, 3, number.code());
+        let args = decode(vec![
+            number(Number::Integer, 4),
+            number(Number::Float, 4),
+            arg(ArgKind::Value, 4, 3, 0),
+            number(Number::Float, 8),
+        ])
+        .unwrap();
+        assert_eq!(
+            why(args.value::<f32>(0)),
+            "argument 0 (from 0 on) is a value of 4 bytes, an integer; wanted is a value of 4 bytes, a float"
+        );
+        assert!(
+            why(args.value::<i32>(1)).contains("a float; wanted is a value of 4 bytes, an integer")
+        );
+        assert!(why(args.value::<u64>(3)).contains("of 8 bytes, a float; wanted"));
+        // Integers with a sign and without are the same bits, and what is no number is bytes.
+        assert_eq!((args.value::<u32>(0), args.value::<i32>(0)), (Ok(3), Ok(3)));
+        assert_eq!(
+            (args.value::<[u8; 4]>(0), args.value::<[u8; 4]>(1)),
+            (Ok([3, 0, 0, 0]), Ok([3, 0, 0, 0]))
+        );
+        assert_eq!((args.value::<f32>(2), args.value::<u32>(2)), (Ok(f32::from_bits(3)), Ok(3)));
+    }
+
+    #[test]
     fn records_that_make_no_sense_are_refused_by_number() {
         let good = arg(ArgKind::Value, 8, 1, 0);
         for bad in [
             arg(ArgKind::Value, 9, 1, 0),
             arg(ArgKind::Value, 0, 1, 0),
-            arg(ArgKind::Value, 8, 1, 1),
+            arg(ArgKind::Value, 8, 1, 3),
             arg(ArgKind::Read, 0, 0x1000, 8),
             arg(ArgKind::Write, 8, 0x1000, 7),
             arg(ArgKind::Shared, 8, u64::MAX - 7, 16),

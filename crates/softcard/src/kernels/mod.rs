@@ -21,10 +21,10 @@ mod pieces;
 mod ranges;
 mod table;
 
-pub use args::KernelArgs;
+pub use args::{KernelArgs, number_of};
 pub use body::body_kernel;
 pub use c_abi::CBody;
 pub use error::{KernelsError, LibraryError};
-pub use farside_card::interface::{ArgKind, KernelArg};
+pub use farside_card::interface::{ArgKind, KernelArg, Number};
 pub use pieces::{PIECE_BYTES, pieces};
 pub use table::{Kernel, KernelFunction, KernelId, Kernels};

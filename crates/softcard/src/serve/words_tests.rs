@@ -135,7 +135,9 @@ fn no_word_lands_in_memory_whose_window_was_taken_away() {
 
 #[test]
 fn control_a_window_that_is_only_forgotten_is_written_to() {
-    assert!(words_after_unmap(20, |fixture| fixture.leased.windows.forget_only(BUS)) > 0);
+    // A store has to be under way just then: beside other work it takes some turns.
+    let caught = || words_after_unmap(20, |fixture| fixture.leased.windows.forget_only(BUS)) > 0;
+    assert!((0..100).any(|_| caught()));
 }
 
 /// Pages that are moved, of the card's own memory; one frame more is free.

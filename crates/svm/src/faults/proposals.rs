@@ -50,8 +50,8 @@ impl Driver {
 
     /// Moves that the scheme wants by itself.
     pub(crate) fn take_proposals(&mut self, proposals: Vec<Proposal>) {
-        for Proposal { pages, to, reason } in proposals {
-            let (agent, action) = (to.agent(), Action::Migrate);
+        for Proposal { pages, to, action, reason } in proposals {
+            let agent = to.agent();
             self.work.push_back(Work::Move { range: pages, agent, action, reason });
         }
     }

@@ -195,6 +195,8 @@ pub struct Proposal {
     pub pages: PageRange,
     /// Where to.
     pub to: MemoryId,
+    /// How: [`Action::Migrate`], or [`Action::Duplicate`] for a copy.
+    pub action: Action,
     /// Why.
     pub reason: Reason,
 }

@@ -28,7 +28,11 @@ impl Listener {
         let path = path.as_ref();
         remove_stale(path)?;
         let listener = UnixListener::bind(path)?;
-        let metadata = fs::symlink_metadata(path)?;
+        let metadata = match fs::symlink_metadata(path) {
+            // Another one that began at the same time has taken this socket for a stale one.
+            Err(error) if is_gone(&error) => return in_use(path, "is taken by another process"),
+            metadata => metadata?,
+        };
         let identity = (metadata.dev(), metadata.ino());
         Ok(Listener { listener, path: path.to_owned(), identity })
     }
@@ -74,22 +78,55 @@ impl Drop for Listener {
     }
 }
 
+/// Removes a socket that nobody listens to any more. A server that ends may do so itself at any moment.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let in_use = |what| {
-        let text = format!("{} {what}", path.display());
-        Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+        Err(error) => return unless_gone(Err(error)),
     };
     if !metadata.file_type().is_socket() {
-        return in_use("exists and is not a socket; choose another path");
+        return in_use(path, "exists and is not a socket; choose another path");
     }
     match UnixStream::connect(path) {
-        Ok(_) => in_use("is served by another process; stop it or choose another path"),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(error) => Err(error),
+        Ok(_) => in_use(path, "is served by another process; stop it or choose another path"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            unless_gone(fs::remove_file(path))
+        }
+        Err(error) => unless_gone(Err(error)),
+    }
+}
+
+fn in_use<T>(path: &Path, what: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{} {what}", path.display())))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// What is not there need not be removed.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that ends removes its socket while the next one looks whether it is stale.
+    #[test]
+    fn who_comes_while_another_one_ends_listens_or_is_told_that_it_is_in_use() {
+        let path = std::env::temp_dir().join(format!("farside-listener-{}", std::process::id()));
+        let come_and_go = || {
+            let errors = (0..4000).filter_map(|_| Listener::bind(&path).err());
+            let other = |error: &io::Error| error.kind() != io::ErrorKind::AddrInUse;
+            errors.filter(other).map(|error| error.to_string()).collect::<Vec<_>>()
+        };
+        let told = std::thread::scope(|scope| {
+            let other = scope.spawn(come_and_go);
+            [come_and_go(), other.join().unwrap()].concat()
+        });
+        let _ = fs::remove_file(&path);
+        assert!(told.is_empty(), "{told:?}");
     }
 }

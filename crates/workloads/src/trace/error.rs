@@ -16,6 +16,12 @@ pub enum TraceError {
         /// Why not.
         source: std::io::Error,
     },
+    /// A pipe, which cannot be read twice.
+    #[error("{path} is a pipe, and a trace is read twice: write it to a file first")]
+    Pipe {
+        /// Which.
+        path: PathBuf,
+    },
     /// The description of a recording of records cannot be read.
     #[error(
         "cannot read {path}, which lies beside {of} and describes it: {source}; take both from where the trace came from"
@@ -123,6 +129,15 @@ pub enum TraceError {
         "it touches more than 16 GiB, the most that is supported; record a smaller run of the program"
     )]
     TooLarge,
+    /// A recording of another tool that touches too many places.
+    #[error(
+        "what it touches lies in {pieces} pieces with more than 64 KiB between them, and each takes 2 MiB or more of the \
+         64 GiB of addresses that are supported; put a program's addresses closer together, or record a smaller run"
+    )]
+    Scattered {
+        /// How many.
+        pieces: usize,
+    },
     /// A recording of another tool without a single access to data, or an empty file.
     #[error(
         "{path} has no access to data; check how it was recorded (docs/workloads.md), and that it is not cut off"
@@ -179,6 +194,7 @@ impl TraceError {
     pub(super) fn of(self, path: &Path) -> TraceError {
         match self {
             TraceError::Read { .. }
+            | TraceError::Pipe { .. }
             | TraceError::Beside { .. }
             | TraceError::In { .. }
             | TraceError::Name { .. }

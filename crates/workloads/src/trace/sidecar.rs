@@ -106,7 +106,10 @@ pub(super) fn place(sizes: &[u64]) -> Result<Vec<Allocation>, TraceError> {
 
 /// Allocations around the pages that a program touches, where nothing else is known of what it
 /// allocated: pages with gaps of up to 64 KiB between them are taken for one.
-pub(super) fn around(pages: &BTreeSet<u64>) -> Vec<Allocation> {
+///
+/// # Errors
+/// [`TraceError::Scattered`]: they lie in more blocks than a trace may have.
+pub(super) fn around(pages: &BTreeSet<u64>) -> Result<Vec<Allocation>, TraceError> {
     let mut allocations: Vec<Allocation> = Vec::new();
     for &page in pages {
         let address = page << PAGE_SHIFT;
@@ -117,7 +120,11 @@ pub(super) fn around(pages: &BTreeSet<u64>) -> Vec<Allocation> {
             _ => allocations.push(Allocation::new(address, PAGE_SIZE as u64, false)),
         }
     }
-    allocations
+    let blocks = allocations.iter().map(|it| it.pages().div_ceil(BLOCK_PAGES)).sum::<u64>();
+    if blocks > BLOCKS_MAX {
+        return Err(TraceError::Scattered { pieces: allocations.len() });
+    }
+    Ok(allocations)
 }
 
 /// Refuses more pages than a trace may have.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::columns::{self, TraceAllocation, TraceDescription};
@@ -38,7 +39,7 @@ impl Source {
     /// are spread.
     pub(super) fn open(path: &Path, spread: u8) -> Result<Source, TraceError> {
         let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(unreadable)?;
+        let mut file = open(path)?;
         let spread = spread.max(1);
         let head = head(&mut file).map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
@@ -57,7 +58,7 @@ impl Source {
     /// A recording that knows nothing of allocations.
     fn plain(path: &Path, plain: Plain) -> Result<Source, TraceError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let allocations = plain.allocations();
+        let allocations = plain.allocations().to_vec();
         let description = describe(name, plain.gpus(), false, &allocations);
         Source::new(description, allocations, What::Plain(plain))
     }
@@ -118,6 +119,15 @@ impl Source {
     }
 }
 
+/// Opens a file that can be read twice, and waits for nobody who writes a pipe.
+fn open(path: &Path) -> Result<File, TraceError> {
+    let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
+    if path.metadata().map_err(unreadable)?.file_type().is_fifo() {
+        return Err(TraceError::Pipe { path: path.to_owned() });
+    }
+    File::open(path).map_err(unreadable)
+}
+
 fn head(file: &mut File) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -131,7 +141,7 @@ fn head(file: &mut File) -> std::io::Result<Vec<u8>> {
 /// [`TraceError`]: a file that cannot be read, or a list that cannot be.
 pub fn trace_files(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
-    let head = File::open(path).and_then(|mut file| head(&mut file)).map_err(unreadable)?;
+    let head = head(&mut open(path)?).map_err(unreadable)?;
     let others = match beside(path) {
         Ok((_, description)) => vec![description],
         Err(_) if is_list(&head) => listed(path)?,

@@ -141,6 +141,19 @@ fn missing_records_are_noticed() {
     assert!(error.contains("has 1 records and its description says 2"), "{error}");
 }
 
+/// It is no file that is missing or may not be read, and nobody waits for who writes it.
+#[test]
+fn a_pipe_is_told_from_a_file_that_is_not_there() {
+    use std::os::fd::AsRawFd;
+    let mut sleeps = std::process::Command::new("sleep");
+    let mut sleeps = sleeps.arg("60").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let path = format!("/proc/self/fd/{}", sleeps.stdout.as_ref().unwrap().as_raw_fd());
+    let error = refused(Trace::open(Path::new(&path)));
+    sleeps.kill().unwrap();
+    sleeps.wait().unwrap();
+    assert!(error.contains(&path) && error.contains("write it to a file first"), "{error}");
+}
+
 #[test]
 fn a_file_must_have_a_description_beside_it() {
     let error = refused(Trace::open(Path::new("nowhere/mm.bin.zst")));

@@ -145,9 +145,17 @@ mod tests {
         assert!(outcome.converged <= Duration::from_secs(2), "{outcome:?}");
     }
 
+    /// A negative control. That one does it can go unseen: its device has to be asked for by another while
+    /// it is held still, and the threads that write files decide that together with the seed.
     #[test]
     fn daemons_that_forget_their_ledgers_are_caught() {
-        let outcome = simulated("control", &Plan { forgets_ledgers: true, ..small(1) });
-        assert_ne!(outcome.held_twice.first(), None);
+        let caught = |seed: u64| {
+            let outcome = simulated("control", &Plan { forgets_ledgers: true, ..small(seed) });
+            !outcome.held_twice.is_empty()
+        };
+        assert!(
+            (1..=24).any(caught),
+            "24 simulations without ledgers, and no device was held twice"
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::view::{ReadView, WriteView};
 pub(super) fn fill(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
     args.takes(2)?;
     let mut words = args.write::<u64>(0)?;
-    let value = args.value::<u64>(1)?;
+    let value = u64::from_le_bytes(args.value::<[u8; 8]>(1)?);
     for piece in pieces(words.len(), size_of::<u64>()) {
         k.with(words.slice(piece), |mut words: WriteView<u64>| {
             words.pieces().for_each(|words| words.fill(value));

@@ -63,10 +63,7 @@ impl Driver {
         let Some(range) = self.whole_at(addr).filter(adopted) else {
             return Err(RequestError::NotAnAllocation { addr });
         };
-        self.table.update(range, |entry| entry.set(flag::DOOMED, true));
-        // Memory that holds other data as well stays also where it cannot be given back.
-        self.pins.retain(|pin| pin.stays || !pin.range.overlaps(range));
-        self.unmark_pins(range);
+        self.doom(range);
         self.open(id, RequestKind::Disown, range, VecDeque::from([range]));
         Ok(())
     }

@@ -83,6 +83,11 @@ impl RequestKind {
             _ => None,
         }
     }
+
+    /// Whether it has nothing to do with pages that are being freed but to fail.
+    fn is_about_live_pages(self) -> bool {
+        self.target().is_some() || self == RequestKind::Protect
+    }
 }
 
 impl Driver {

@@ -6,6 +6,7 @@ use farside_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::GroupFacts;
+use crate::placement::Action;
 
 use super::cost::Claim;
 use super::{bit, index_in_block};
@@ -56,6 +57,12 @@ impl Group {
     /// It is taken from somebody, before it had rested or afterwards.
     pub(super) fn fought(&mut self, rested: bool) {
         self.fights = if rested { 0 } else { self.fights.saturating_add(1) };
+    }
+
+    /// How it comes to an agent that has paid for it: what others use and no card has written is copied, which nobody loses
+    /// by; what nobody else uses had better come with the right to write.
+    pub(super) fn goes(&self, agent: AgentId) -> Action {
+        if self.written || self.others(agent) == 0 { Action::Migrate } else { Action::Duplicate }
     }
 
     /// So many others than `agent` have used it.

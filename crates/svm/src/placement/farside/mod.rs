@@ -23,8 +23,8 @@
 //!
 //! - **Costs.** Where the machine tells what an access to another memory takes ([`crate::KnownCosts`]), a page is
 //!   brought only if that costs less than to reach over once for each of its lines, in the queue that there is now.
-//!   What other cards have, a full card reaches over to first. A group that is reached over to goes to whoever has paid
-//!   for its move by that ([`cost`]).
+//!   What another card would lose is reached over to first, and what a full card would lose another page for. A group that is
+//!   reached over to goes to whoever has paid for that, as a copy if no card has written it ([`cost`]).
 //!
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
 //! ingredient can be switched off.
@@ -47,7 +47,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use cost::Claimed;
+use cost::{Claimed, Price};
 use groups::{Group, Groups};
 use objects::Object;
 
@@ -168,11 +168,12 @@ impl Farside {
         }
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
         let leaves = self.is_full(fault) || self.is_dear(fault, 0);
+        let takes = self.would_take(fault);
         let group = self.groups.get_mut(fault.page);
         if group.remote {
             return self.reach_over(fault);
         }
-        if leaves {
+        if leaves || (takes && group.written) {
             return self.leave(fault);
         }
         if group.written {
@@ -190,12 +191,12 @@ impl Farside {
     fn take(&mut self, fault: &FaultView) -> Decision {
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
         let others = fault.copies.without(MemoryId::HOST).without(fault.agent.home());
-        let dear = self.is_dear(fault, others.len() as u64);
+        let leaves = self.would_take(fault) || self.is_dear(fault, others.len() as u64);
         let group = self.groups.get_mut(fault.page);
         if group.remote && !rested {
             return self.reach_over(fault);
         }
-        if dear {
+        if leaves {
             return self.leave(fault);
         }
         if fault.costs.is_some() && fault.copies.contains(fault.agent.home()) {
@@ -242,18 +243,30 @@ impl Farside {
         self.knows_costs(fault) && fault.room == 0
     }
 
-    /// The page stays where it is, and is mapped there.
+    /// Whether another card has the page, and would lose it, or the right to write it. What that card pays for it nobody
+    /// knows: it is stopped, and may want the page back. So who asks reaches over, and gets the page with its group when
+    /// that has paid for it.
+    fn would_take(&self, fault: &FaultView) -> bool {
+        self.knows_costs(fault) && is_on_card(fault)
+    }
+
+    /// The page stays where it is, and is mapped there; with those of its group that are on the same card, which nobody
+    /// loses by.
     fn leave(&mut self, fault: &FaultView) -> Decision {
         if fault.access.is_write() {
             self.groups.get_mut(fault.page).write();
         }
-        self.decide(fault, Action::MapRemote, false, false)
+        self.decide(fault, Action::MapRemote, is_on_card(fault), false)
     }
 
     /// A group goes to whoever has paid for it by reaching over: now, or when no card runs a kernel.
     fn is_paid(&mut self, notice: &CounterView, costs: Costs) -> bool {
         let group = self.groups.get_mut(notice.pages.start);
-        let price = cost::of_group(costs, group.others(notice.agent));
+        let losers = match group.goes(notice.agent) {
+            Action::Duplicate => 0,
+            _ => group.others(notice.agent),
+        };
+        let price = Price::of_group(costs, losers, group.written);
         let claimed = group.claim.notice(notice.agent, notice.count, price);
         if claimed == Claimed::Due {
             self.due.push(notice.pages.start);
@@ -291,7 +304,8 @@ impl Farside {
         let reason = if taken { Reason::Collapse } else { Reason::Demand };
         let mut decision = Decision::page(action, reason);
         let grows = matches!(action, Action::Migrate | Action::Duplicate);
-        if self.config.prefetch && wide && u64::from(fault.room) > GROUP_PAGES {
+        let fits = !grows || u64::from(fault.room) > GROUP_PAGES;
+        if self.config.prefetch && wide && fits {
             let range = if grows && !firm {
                 let reach = self.reach(fault);
                 let shared = action == Action::Duplicate;
@@ -338,16 +352,19 @@ impl PlacementScheme for Farside {
     }
 
     fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
-        let goes = match notice.costs.filter(|_| self.config.costs) {
+        let costs = notice.costs.filter(|_| self.config.costs);
+        let goes = match costs {
             Some(costs) => self.is_paid(notice, costs),
             None => self.is_over(notice),
         };
         if !goes {
             return;
         }
-        self.groups.get_mut(notice.pages.start).taken_at = notice.now;
+        let group = self.groups.get_mut(notice.pages.start);
+        group.taken_at = notice.now;
+        let action = costs.map_or(Action::Migrate, |_| group.goes(notice.agent));
         let scope = Scope::Range(notice.pages);
-        decisions.push(Decision::page(Action::Migrate, Reason::Counter).over(scope));
+        decisions.push(Decision::page(action, Reason::Counter).over(scope));
     }
 
     fn on_quiet(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
@@ -355,8 +372,9 @@ impl PlacementScheme for Farside {
             let group = self.groups.get_mut(start);
             if let Some(agent) = group.claim.quiet() {
                 group.taken_at = now;
-                let pages = PageRange::new(start, GROUP_PAGES);
-                proposals.push(Proposal { pages, to: agent.home(), reason: Reason::Counter });
+                let (pages, action) = (PageRange::new(start, GROUP_PAGES), group.goes(agent));
+                let to = agent.home();
+                proposals.push(Proposal { pages, to, action, reason: Reason::Counter });
             }
         }
     }
@@ -421,6 +439,11 @@ impl PlacementScheme for Farside {
         }
         Ok(())
     }
+}
+
+/// Whether a card has the page, and maybe others a copy.
+fn is_on_card(fault: &FaultView) -> bool {
+    fault.owner.is_some_and(|owner| !owner.is_host())
 }
 
 /// The bit of an agent in a set of those that had a group.

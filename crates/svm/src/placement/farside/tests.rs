@@ -277,24 +277,47 @@ fn who_would_lose_a_page_and_ask_for_it_again_counts() {
     let copies_of = |accesses| {
         let mut fixture = priced("farside", accesses);
         let page = fixture.page(0);
-        fixture.write(0, page);
+        fixture.read(0, page);
+        assert_eq!(fixture.copies(page), [0, 1]);
         fixture.write(1, page);
-        assert_eq!(fixture.mapped_by(page).contains(&0), fixture.copies(page) == [1]);
         fixture.copies(page)
     };
     assert_eq!(copies_of(32), [2], "taken");
-    assert_eq!(copies_of(33), [1], "reached over to");
+    assert_eq!(copies_of(33), [0], "reached over to");
     let mut fixture = priced("farside", 33);
     let page = fixture.page(0);
-    fixture.write(0, page);
+    fixture.read(0, page);
     fixture.read(1, page);
-    assert_eq!(fixture.copies(page), [1, 2], "a copy takes nothing from anybody");
+    assert_eq!(fixture.copies(page), [0, 1, 2], "a copy takes nothing from anybody");
+}
+
+#[test]
+fn what_another_card_would_lose_is_reached_over_to_first_with_its_group_however_cheap_it_is() {
+    for access in [Access::Read, Access::Write] {
+        let found = |text: &str| {
+            let mut fixture = priced(text, 1);
+            let (page, neighbour) = (fixture.page(3), fixture.page(5));
+            let (unused, elsewhere) = (fixture.page(7), fixture.page(16));
+            [page, neighbour, elsewhere].into_iter().for_each(|page| fixture.write(0, page));
+            match access {
+                Access::Read => fixture.read(1, page),
+                _ => fixture.write(1, page),
+            }
+            assert!(fixture.mapped_by(page).contains(&1));
+            let beside =
+                [neighbour, unused, elsewhere].map(|page| fixture.mapped_by(page).contains(&1));
+            (fixture.copies(page), beside)
+        };
+        assert_eq!(found("farside"), (vec![1], [true, false, false]), "{access:?}");
+        assert_eq!(found("farside:prefetch=off"), (vec![1], [false; 3]), "{access:?}");
+        assert_ne!(found("farside:costs=off").0, [1], "{access:?}: brought");
+    }
 }
 
 #[test]
 fn a_group_goes_to_who_has_paid_for_it_and_twice_as_much_the_next_time() {
-    // A group has 16 pages that another card uses as well: a move is worth 16 * 2 * 40 accesses, five notices, and twice
-    // as many while no kernel ends.
+    // A group has 16 pages that another card uses as well: a move is worth 16 * 2 * 40 accesses, five notices, and 256
+    // times as many while no kernel ends.
     let mut fixture = priced("farside", 40);
     let page = fixture.page(3);
     let group = PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
@@ -302,18 +325,45 @@ fn a_group_goes_to_who_has_paid_for_it_and_twice_as_much_the_next_time() {
     fixture.write(1, page);
     assert_eq!(fixture.copies(page), [1]);
     let notices = |fixture: &mut Fixture, card, to: [u8; 1]| {
-        (1..100).find(|_| {
+        (1..10_000).find(|_| {
             fixture.counter(card, group);
             fixture.copies(page) == to
         })
     };
-    assert_eq!(notices(&mut fixture, 1, [2]), Some(10));
-    assert_eq!(notices(&mut fixture, 0, [1]), Some(20));
-    for _ in 0..100 {
+    assert_eq!(notices(&mut fixture, 1, [2]), Some(1280));
+    assert_eq!(notices(&mut fixture, 0, [1]), Some(2560));
+    for _ in 0..10_000 {
         fixture.counter(0, group);
         fixture.counter(1, group);
     }
     assert_eq!(fixture.copies(page), [1], "both use it alike");
+}
+
+#[test]
+fn a_group_that_no_card_has_written_comes_as_a_copy_while_kernels_run() {
+    // A copy of a group is worth 16 * 80 accesses, five notices, and twice as many while a kernel runs.
+    let mut fixture = priced("farside", 80);
+    let page = fixture.page(3);
+    let group = PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
+    let jobs = [0, 1].map(|card| fixture.launch(card));
+    fixture.read(0, page);
+    fixture.read(1, page);
+    assert_eq!(fixture.copies(page), [0], "it is dear");
+    for _ in 0..10 {
+        assert_eq!(fixture.copies(page), [0]);
+        fixture.counter(1, group);
+    }
+    assert_eq!(fixture.copies(page), [0, 2], "paid twice");
+    assert!(fixture.mapped_by(page).contains(&0), "who reached over to the host's goes on");
+    for _ in 0..10 {
+        fixture.counter(0, group);
+    }
+    jobs.into_iter().for_each(|job| fixture.end(job));
+    assert_eq!(
+        fixture.copies(page),
+        [0, 1, 2],
+        "a second one costs twice as much, paid when no kernel runs"
+    );
 }
 
 #[test]
@@ -351,20 +401,22 @@ fn a_full_card_reaches_over_to_what_another_has_and_brings_what_only_the_host_ha
 }
 
 #[test]
-fn a_page_that_its_reader_will_write_moves_from_another_card_at_once() {
-    let moved = |text: &str| {
+fn a_reader_that_will_write_gets_the_page_alone_and_no_copy_beside_those_of_others() {
+    let found = |text: &str| {
         let mut fixture = priced(text, 1);
-        for index in (0..64).step_by(16) {
+        let (first, last) = (fixture.page(8), fixture.page(53));
+        fixture.read(0, last);
+        fixture.read(0, first);
+        fixture.write(0, first);
+        for index in [0, 16, 32] {
             let page = fixture.page(index);
-            fixture.write(0, page);
+            fixture.read(0, page);
             fixture.read(1, page);
             fixture.write(1, page);
         }
-        let last = fixture.page(5);
-        fixture.write(0, last);
         fixture.read(1, last);
         fixture.copies(last)
     };
-    assert_eq!(moved("farside"), [2], "four readers have written");
-    assert_eq!(moved("farside:objects=off"), [1, 2]);
+    assert_eq!(found("farside"), [2], "four readers have written");
+    assert_eq!(found("farside:objects=off"), [0, 1, 2]);
 }

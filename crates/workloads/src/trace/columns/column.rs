@@ -59,11 +59,16 @@ impl Found {
         let mut found = Found { columns, at: vec![None; columns.len()] };
         for (which, &(name, required)) in columns.iter().enumerate() {
             let named = |column: &ColumnDescriptor| column.path().parts() == [name];
-            let index = schema.columns().iter().position(|column| named(column));
-            found.at[which] = match index {
-                Some(index) => Some(usable(name, index, &schema.columns()[index])?),
-                None if required => return Err(missing(name, columns)),
-                None => None,
+            let mut places =
+                schema.columns().iter().enumerate().filter(|(_, column)| named(column));
+            found.at[which] = match (places.next(), places.next()) {
+                (_, Some(_)) => {
+                    let what = format!("it has the column {name:?} more than once");
+                    return Err(TraceError::Footer { what });
+                }
+                (Some((index, column)), None) => Some(usable(name, index, column)?),
+                (None, None) if required => return Err(missing(name, columns)),
+                (None, None) => None,
             };
         }
         Ok(found)

@@ -75,7 +75,7 @@ fn shown(
         pages.extend(page(number(LINE))..=page(end - 1));
         check_pages(pages.len() as u64)
     })?;
-    let allocations = around(&pages);
+    let allocations = around(&pages)?;
     Ok(TraceDescription {
         name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         page_bytes: PAGE_SIZE as u64,

@@ -155,12 +155,17 @@ mod tests {
             let error = test_open("wrong.parquet", bytes, 1).unwrap_err().to_string();
             assert!(error.contains(&format!("row 1, column {column}")), "{row:?}: {error}");
         }
-        let mut renamed = file(&[(0x10000, false, 0, 8)]);
-        while let Some(at) = renamed.windows(7).position(|part| part == b"address") {
-            renamed[at..at + 7].copy_from_slice(b"pointer");
-        }
-        let error = test_open("renamed.parquet", renamed, 1).unwrap_err().to_string();
+        let renamed = |from: &[u8], to: &[u8]| {
+            let mut bytes = file(&[(0x10000, false, 0, 8)]);
+            while let Some(at) = bytes.windows(from.len()).position(|part| part == from) {
+                bytes[at..at + from.len()].copy_from_slice(to);
+            }
+            test_open("renamed.parquet", bytes, 1).unwrap_err().to_string()
+        };
+        let error = renamed(b"address", b"pointer");
         assert!(error.contains("at least address and write"), "{error}");
+        let error = renamed(b"agent", b"write");
+        assert!(error.contains("\"write\" more than once"), "{error}");
         let whole = file(&[(0x10000, false, 0, 8); 100]);
         for cut in (4..whole.len()).step_by(7) {
             assert!(test_open("cut.parquet", &whole[..cut], 1).is_err(), "{cut}");

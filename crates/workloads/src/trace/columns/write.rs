@@ -153,7 +153,7 @@ impl<W: Write + Send> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left, and the description.
+    /// Writes what is left and the description, and flushes.
     ///
     /// # Errors
     /// [`TraceWriteError`].
@@ -169,7 +169,10 @@ impl<W: Write + Send> TraceWriter<W> {
         for (key, value) in [(KEY_VERSION, VERSION.to_owned()), (KEY_DESCRIPTION, text)] {
             self.file.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
-        Ok(self.file.into_inner()?)
+        let mut file = self.file.into_inner()?;
+        // A buffer that is dropped tells nobody what it could not write.
+        file.flush().map_err(ParquetError::from)?;
+        Ok(file)
     }
 }
 

@@ -54,8 +54,12 @@ impl Rows {
         lines.go_on()?;
         let head = lines.text()?;
         let width = cells(head).count();
-        let place = |name: &str| cells(head).position(|cell| cell.eq_ignore_ascii_case(name));
-        let columns = COLUMNS.map(place);
+        let named = |name| move |&(_, cell): &(usize, &str)| cell.eq_ignore_ascii_case(name);
+        let places = |name| cells(head).enumerate().filter(named(name)).map(|(at, _)| at);
+        if let Some(name) = COLUMNS.into_iter().find(|name| places(name).count() > 1) {
+            return Err(lines.wrong(format!("it names the column {name} more than once")));
+        }
+        let columns = COLUMNS.map(|name| places(name).next());
         if let Some(missing) = [ADDRESS, WRITE].into_iter().find(|&which| columns[which].is_none())
         {
             let name = COLUMNS[missing];
@@ -200,5 +204,12 @@ mod tests {
         assert!(error.contains("line 3: ") && error.contains("cut off"), "{error}");
         let error = test_open("head.csv", "time,address\n", 1).unwrap_err().to_string();
         assert!(error.contains("line 1:") && error.contains("no column write"), "{error}");
+        let scattered = (0..=1_u64 << 15).map(|at| format!("{:#x},0\n", (at + 1) << 20));
+        let scattered = format!("address,write\n{}", scattered.collect::<String>());
+        let error = test_open("scattered.csv", scattered, 1).unwrap_err().to_string();
+        assert!(error.contains("scattered.csv: ") && error.contains("32769 pieces"), "{error}");
+        let twice = "address,write,Address\n1,0,2\n";
+        let error = test_open("twice.csv", twice, 1).unwrap_err().to_string();
+        assert!(error.contains("line 1:") && error.contains("address more than once"), "{error}");
     }
 }

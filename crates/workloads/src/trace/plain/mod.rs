@@ -85,7 +85,8 @@ pub(in crate::trace) trait Format: std::fmt::Debug {
 pub(in crate::trace) struct Plain {
     path: PathBuf,
     format: Box<dyn Format>,
-    pages: BTreeSet<u64>,
+    /// What the program must have allocated.
+    allocations: Vec<Allocation>,
     gpus: u32,
     /// Accesses, and those that its format does not place.
     counts: (u64, u64),
@@ -136,12 +137,13 @@ impl Plain {
         if pages.is_empty() {
             return Err(TraceError::NoAccesses { path: path.to_owned() });
         }
-        Ok(Plain { path: path.to_owned(), format, pages, gpus, counts: (touches, left_out) })
+        let (path, allocations) = (path.to_owned(), around(&pages)?);
+        Ok(Plain { path, format, allocations, gpus, counts: (touches, left_out) })
     }
 
     /// What the program must have allocated.
-    pub(in crate::trace) fn allocations(&self) -> Vec<Allocation> {
-        around(&self.pages)
+    pub(in crate::trace) fn allocations(&self) -> &[Allocation] {
+        &self.allocations
     }
 
     /// GPUs that it has.
