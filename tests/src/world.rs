@@ -169,9 +169,11 @@ impl World {
     pub fn wait(&mut self, span: Span) -> Result<(), Failure> {
         self.drive()?;
         let end = self.machine.now + span;
-        while let Some(at) = self.driver.poll_timeout().filter(|&at| at <= end) {
-            self.time_out(at).map_err(|violation| self.fail(violation))?;
-        }
+        let next = |world: &World| {
+            let times = [world.machine.agenda.next(), world.driver.poll_timeout()];
+            times.into_iter().flatten().min()
+        };
+        while next(self).is_some_and(|at| at <= end) && self.step()? {}
         self.machine.now = end;
         self.drive()
     }

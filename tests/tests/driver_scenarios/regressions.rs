@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farside_svm::{
     Advice, Command, Eviction, Outcome, PageState, Reply, Request, RequestError, StepErrorKind,
 };
-use farside_types::{MemoryId, MemorySet, PAGE_SIZE, PageRange, Span, StreamId};
+use farside_types::{Access, MemoryId, MemorySet, PAGE_SIZE, PageRange, Span, StreamId};
 use harness::{Failure, Fate, Sabotage, Script, Setup, World};
 
 use super::{
@@ -472,5 +472,36 @@ fn regression_a_late_reader_of_a_freed_page_may_read_until_its_ring_has_come_to_
         assert!(matches!(world.answer(freed), Some(Ok(_))), "{:?}", world.answer(freed));
     }
     assert!((1..99).contains(&early), "{early} of 100 times the ring is early enough");
+    Ok(())
+}
+
+/// A card that runs nothing is brought a copy of a page that it has mapped in another card's memory. Its ring
+/// has not come to the unmap when the other card gives the frame to another page (drawn seed 4138263335).
+#[test]
+fn regression_an_idle_card_has_let_go_of_a_copy_that_stays_before_its_own_one_is_there() -> Checked
+{
+    let mut setup = Setup::plain(&[8, 8]);
+    setup.scheme = "duplication".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(1)?;
+    migrate(&mut world, range, A.memory())?;
+    let prefer = |at| Request::Advise { range, advice: Advice::Preferred(at) };
+    assert!(world.ask(prefer(Some(A.memory())))?.is_ok());
+    world.launch(B, stream(B), Script::accesses(loads(range), 1))?;
+    world.drive()?;
+    let view = world.driver.page(range.start);
+    assert_eq!((view.copies, view.owner), (MemorySet::only(A.memory()), Some(A.memory())));
+    assert!(view.mappers.contains(B.agent()));
+    assert!(world.ask(prefer(None))?.is_ok());
+    let others = world.alloc(8)?;
+    world.stall_card(B);
+    world.go_on_at(B, world.now() + Span::from_micros(1000));
+    let prefetch = Request::Prefetch { range, to: B.memory(), access: Access::Read };
+    let prefetched = world.request(prefetch)?;
+    let moved = world.request(Request::Migrate { range: others, to: A.memory() })?;
+    while world.answer(moved).is_none() && world.step()? {}
+    world.drive()?;
+    assert!(world.answer(prefetched).is_some_and(Result::is_ok));
+    assert_eq!(world.driver.page(range.start).copies, MemorySet::only(B.memory()));
     Ok(())
 }

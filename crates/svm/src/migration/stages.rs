@@ -58,7 +58,8 @@ impl Driver {
                     None => self.stop_host(id, part, HostOp::Unmap { runs }),
                     Some(card) => {
                         let tells = transition.reclaims && agent == transition.from.agent();
-                        self.stop_card(id, part, card, RingOp::Unmap { runs, tells });
+                        let op = RingOp::Unmap { runs, tells };
+                        self.stop_card(id, part, card, op, transition.leaves_behind(agent));
                     }
                 }
             }
@@ -66,7 +67,9 @@ impl Driver {
                 let (runs, rights) = (runs.clone(), Rights::Read);
                 match agent.card() {
                     None => self.stop_host(id, part, HostOp::Protect { runs, rights }),
-                    Some(card) => self.stop_card(id, part, card, RingOp::Protect { runs, rights }),
+                    Some(card) => {
+                        self.stop_card(id, part, card, RingOp::Protect { runs, rights }, false);
+                    }
                 }
             }
         }
@@ -79,13 +82,15 @@ impl Driver {
         self.issue(id, part, Role::Stop(AgentId::CPU), wait, Order::Host(op));
     }
 
-    /// An idle card takes it posted: ring order puts it before any later launch.
-    fn stop_card(&mut self, id: ChainId, part: u16, card: CardId, op: RingOp) {
+    /// An idle card takes it posted: ring order puts it before any later launch. Not so where the frames
+    /// that the card had mapped stay in use (`leaves_behind`): whoever frees them next finds the card in no
+    /// page's directory, and does not wait for it.
+    fn stop_card(&mut self, id: ChainId, part: u16, card: CardId, op: RingOp, leaves_behind: bool) {
         if self.is_dead(card.memory()) {
             return;
         }
         let running = self.cards[card.0 as usize].running > 0;
-        let awaited = running && !self.mutated.on(Mutation::SkipDrain);
+        let awaited = (running || leaves_behind) && !self.mutated.on(Mutation::SkipDrain);
         let wait = if awaited { Wait::Awaited } else { Wait::Posted };
         self.issue(id, part, Role::Stop(card.agent()), wait, Order::Ring(card, op));
     }

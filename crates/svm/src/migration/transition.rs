@@ -137,6 +137,13 @@ impl Transition {
         self.before.minus(self.after)
     }
 
+    /// Whether an agent that is stopped has reached the page in a card's frames, and they stay a copy of it.
+    /// The host's are of one page for good, so an old translation of them harms nobody.
+    pub(crate) fn leaves_behind(&self, agent: AgentId) -> bool {
+        let reached = location(agent, self.before, self.from);
+        !reached.is_host() && self.after.contains(reached)
+    }
+
     /// The card whose frames the part needs, if any.
     pub(crate) fn needs_frames(&self) -> Option<CardId> {
         if self.fills() { self.at.card() } else { None }
