@@ -108,6 +108,8 @@ pub(crate) struct CardState {
     pub(crate) running: u32,
     /// Frames that evictions under way will free.
     pub(crate) evicting: u32,
+    /// Frames that are kept for those who waited for some, and are being planned.
+    pub(crate) called: u32,
     /// Translations that it failed to insert, in a row.
     pub(crate) maps_failed: u8,
 }
@@ -182,6 +184,7 @@ impl Driver {
                 replicas: IndexMap::default(),
                 running: 0,
                 evicting: 0,
+                called: 0,
                 maps_failed: 0,
             })
             .collect();

@@ -7,9 +7,10 @@ use farside_types::{AgentId, CancelReason, CardId, PageRange, Reason, RequestId,
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Driver;
-use crate::driver::Due;
+use crate::api::event::Need;
+use crate::driver::{CardState, Due};
 use crate::faults::host::HostFault;
-use crate::faults::open::FaultKey;
+use crate::faults::open::{FaultKey, OpenFault};
 use crate::migration::chains::ChainId;
 use crate::mutation::Mutation;
 use crate::placement::Action;
@@ -83,7 +84,7 @@ impl Waiting {
     }
 
     /// Those who wait for it, first come first.
-    pub(crate) fn queue(&self, until: Until) -> impl Iterator<Item = Work> {
+    pub(crate) fn queue(&self, until: Until) -> impl DoubleEndedIterator<Item = Work> {
         self.queues.get(&until).into_iter().flatten().copied()
     }
 
@@ -142,6 +143,14 @@ impl Waiting {
         }
     }
 
+    /// Puts the last of those who wait for it in front of the `places` before it.
+    fn lift(&mut self, places: usize, until: Until) {
+        if let Some(queue) = self.queues.get_mut(&until) {
+            let last = queue.len() - 1;
+            (last - places..last).rev().for_each(|at| queue.swap(at, at + 1));
+        }
+    }
+
     /// Everything, by what it waits for.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Until, &VecDeque<Work>)> {
         self.queues.iter()
@@ -168,8 +177,23 @@ impl Driver {
         match until {
             Until::Time(at) => self.set_timer(at, Due::Work(work)),
             Until::PagesFree(_) if self.mutated.on(Mutation::DropWaiters) => {}
+            Until::Frames(_) => self.line_up(work, until),
             _ => self.waiting.push(work, until),
         }
+    }
+
+    /// Who waits for frames and came earlier than those in front, as one that waited for its page first, takes
+    /// the place that is its by that.
+    fn line_up(&mut self, work: Work, until: Until) {
+        let came = |work| match work {
+            Work::Fault(key) => self.faults.get(key).map(|fault| fault.serial),
+            _ => None,
+        };
+        let serial = came(work);
+        let is_younger = |other: &Work| serial.is_some() && came(*other) > serial;
+        let younger = self.waiting.queue(until).rev().take_while(is_younger).count();
+        self.waiting.push(work, until);
+        self.waiting.lift(younger, until);
     }
 
     /// It has happened: all who waited for it are planned, in their order.
@@ -177,16 +201,60 @@ impl Driver {
         self.waiting.take(until, &mut self.work);
     }
 
-    /// A chain has ended: those who wait for frames or for a chain are planned again, in order.
+    /// A chain has ended: those who wait for a chain are planned again, and of those who wait for frames as
+    /// many as there are now. Where none is free and none is on its way all of them are: what they wanted may
+    /// be elsewhere by now, and the others have somebody evicted.
     pub(crate) fn wake_for_room(&mut self) {
         // Every chain's end comes here, and mostly nobody waits for anything.
         if self.waiting.queues.is_empty() {
             return;
         }
         for card in 0..self.cards.len() {
-            self.wake(Until::Frames(CardId(card as u8)));
+            self.call_for_frames(CardId(card as u8));
         }
         self.wake(Until::IdleChain);
+    }
+
+    /// Plans those who wait for frames of `card` and can have them, first come first.
+    fn call_for_frames(&mut self, card: CardId) {
+        let until = Until::Frames(card);
+        while let Some(first) = self.waiting.first(until) {
+            let CardState { frames, called, evicting, .. } = &self.cards[card.0 as usize];
+            let left = frames.free().saturating_sub(*called);
+            let (least, most) = self.frames_wanted(first);
+            if left == 0 || least > left {
+                // One for whom the room is too small, as a group, has more evicted.
+                if *evicting == 0 && *called == 0 {
+                    self.wake(until);
+                }
+                return;
+            }
+            self.cards[card.0 as usize].called += most.min(left);
+            let first = self.waiting.pop(until);
+            self.work.extend(first);
+        }
+    }
+
+    /// Frames that `work`, which waits for some, can do nothing without, and how many it can use.
+    fn frames_wanted(&self, work: Work) -> (u32, u32) {
+        if let Work::Request(_) = work {
+            return (1, u32::MAX);
+        }
+        let Some(OpenFault { need: Need::Group(ranges), .. }) = self.waiting_fault(work) else {
+            return (1, 1);
+        };
+        let pages = ranges.iter().map(|(range, _)| range.count as u32).sum();
+        (pages, pages)
+    }
+
+    /// Who was called has been planned: what room they have left is the next ones'. That ends, as whoever was
+    /// called has taken frames, or waits for them no more.
+    fn call_the_next(&mut self) {
+        for card in (0..self.cards.len()).map(|card| CardId(card as u8)) {
+            if std::mem::take(&mut self.cards[card.0 as usize].called) > 0 {
+                self.call_for_frames(card);
+            }
+        }
     }
 
     /// Plans until nothing is left that can be planned now.
@@ -195,7 +263,8 @@ impl Driver {
             while let Some(work) = self.work.pop_front() {
                 self.plan(now, work);
             }
-            if !self.tell_of_end() {
+            self.call_the_next();
+            if self.work.is_empty() && !self.tell_of_end() {
                 return;
             }
         }
@@ -214,3 +283,6 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,14 +35,12 @@ impl Driver {
 
     fn take_fault(&mut self, card: CardId, fault: &CardFault, singles: &mut Singles) {
         self.note_fault(card.agent(), &fault.need);
-        let (id, need) = (fault.id, fault.need.clone());
-        let open = OpenFault { card, id, need, attempts: 0, passes: 0, decided: false };
         if self.faults.len() >= self.config.limits.faults {
             self.stats.cancelled_faults += 1;
             self.answer_with_error(card, fault.id, CancelReason::TooManyFaults);
             return;
         }
-        let key = self.faults.open(open);
+        let key = self.faults.open(card, fault.id, fault.need.clone());
         match &fault.need {
             Need::Page(page, access) => singles.push((*page, *access, key)),
             Need::Group(_) => self.work.push_back(Work::Fault(key)),

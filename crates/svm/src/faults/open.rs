@@ -25,6 +25,8 @@ pub(crate) type FaultKeys = List<FaultKey, 4>;
 /// An access of a card that stands still.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct OpenFault {
+    /// How many came before it.
+    pub(crate) serial: u64,
     pub(crate) card: CardId,
     pub(crate) id: FaultId,
     pub(crate) need: Need,
@@ -51,19 +53,25 @@ impl OpenFault {
 pub(crate) struct Faults {
     slots: Vec<(u32, Option<OpenFault>)>,
     free: Vec<u32>,
+    opened: u64,
 }
 
 impl Faults {
     /// None yet, with room for `faults` of them.
     pub(crate) fn with_room(faults: usize) -> Faults {
-        Faults { slots: Vec::with_capacity(faults), free: Vec::with_capacity(faults) }
+        let (slots, free) = (Vec::with_capacity(faults), Vec::with_capacity(faults));
+        Faults { slots, free, opened: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    pub(crate) fn open(&mut self, fault: OpenFault) -> FaultKey {
+    /// A fault of `card` came.
+    pub(crate) fn open(&mut self, card: CardId, id: FaultId, need: Need) -> FaultKey {
+        self.opened += 1;
+        let serial = self.opened;
+        let fault = OpenFault { serial, card, id, need, attempts: 0, passes: 0, decided: false };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             self.slots.len() as u32 - 1

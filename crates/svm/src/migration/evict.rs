@@ -27,17 +27,19 @@ use crate::tables::page::{PageEntry, flag};
 use crate::waiting::{Until, Work};
 
 impl Driver {
-    /// Frames of `card` that a newcomer may take: none while others wait for some.
+    /// Frames of `card` that may be taken now: while others wait for some, those of who was called.
     pub(crate) fn room(&self, card: CardId) -> u32 {
         let first = self.waiting.is_empty(Until::Frames(card));
-        if first { self.cards[card.0 as usize].frames.free() } else { 0 }
+        let CardState { frames, called, .. } = &self.cards[card.0 as usize];
+        if first { frames.free() } else { frames.free().min(*called) }
     }
 
     /// Takes frames for all pages of `runs`; the caller has made sure that there are as many.
     pub(crate) fn take_frames(&mut self, card: CardId, pages: u32, runs: &mut Runs) {
         let mut placed = Runs::new();
         let (table, now) = (&self.table, self.now);
-        let CardState { frames, running, .. } = &mut self.cards[card.0 as usize];
+        let CardState { frames, running, called, .. } = &mut self.cards[card.0 as usize];
+        *called = called.saturating_sub(pages);
         let share = frames.replacement.as_ref().map_or(0, |order| order.share(*running));
         for run in runs.iter() {
             let mut done = 0;
@@ -111,7 +113,7 @@ impl Driver {
     }
 
     /// The fault, if a grouped one, that waits for room.
-    pub(super) fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
+    pub(crate) fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
         let Work::Fault(key) = work else { return None };
         self.faults.get(key).filter(|fault| matches!(fault.need, Need::Group(_)))
     }
