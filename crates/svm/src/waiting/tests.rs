@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use farside_types::{Access, CardId, FaultId, PageNo, PageRange, Time};
+use farside_types::{Access, CardId, FaultId, PageNo, PageRange, RequestId, Time};
 
-use crate::api::event::{CardFault, Need};
+use crate::api::event::{CardFault, Need, Request};
 use crate::placement::fixture::Fixture;
 use crate::{Command, Event, RingOp, Step};
 
@@ -98,4 +98,23 @@ fn a_group_keeps_its_place() {
     }
     card.answer_all();
     assert_eq!(card.resumed, [40, 20, 15, 14, 13, 12, 11, 10, 9, 8]);
+}
+
+/// Those who are first need no room any more when there is some: their pages are gone.
+#[test]
+fn what_the_first_leave_is_the_next_ones() {
+    let mut card = FullCard::new();
+    let gone = card.fixture.allocate(FRAMES);
+    for (id, page) in (100..).zip(gone.pages()) {
+        card.fault(id, Need::Page(page, Access::Write));
+    }
+    let wanted: Vec<u64> = (8..16).rev().collect();
+    for &index in &wanted {
+        card.fault(index, Need::Page(card.page(index), Access::Write));
+    }
+    let request = Request::Free { addr: gone.start.addr() };
+    card.tell(Event::Request { id: RequestId(1 << 40), request, after: &[] });
+    card.answer_all();
+    assert_eq!(card.resumed, wanted);
+    assert_eq!(card.fixture.driver.stats().cancelled_faults, FRAMES);
 }
