@@ -6,6 +6,7 @@ use crate::Driver;
 use crate::migration::chains::ChainId;
 use crate::migration::transition::location;
 use crate::tables::page::{PageEntry, PageState};
+use crate::waiting::Until;
 
 impl Driver {
     /// Checks that page table, directory, residency maps and frames agree.
@@ -151,6 +152,14 @@ impl Driver {
                 state.frames.quarantined(),
                 state.frames.total()
             ));
+        }
+        let first = self.waiting.first(Until::Frames(card));
+        let single = first.filter(|&work| self.waiting_fault(work).is_none());
+        if let (Some(work), true) = (single, quiet && state.frames.free() > 0) {
+            return Err(format!("{memory}: {work:?} waits for frames, and some are free"));
+        }
+        if state.called > 0 {
+            return Err(format!("{memory}: {} frames are kept for nobody", state.called));
         }
         if let (Some(order), true) = (&state.frames.replacement, quiet) {
             let holds = |frame| state.frames.page_in(frame).is_some();
