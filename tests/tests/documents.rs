@@ -192,7 +192,8 @@ fn every_rule_of_the_driver_names_files_and_tests_that_exist() {
     for rule in rules {
         count += 1;
         let named: Vec<&str> = rule.split('`').skip(1).step_by(2).collect();
-        let kept = named.iter().filter(|name| name.starts_with("crates/svm/"));
+        let kept =
+            named.iter().filter(|name| name.starts_with("crates/svm/") && !name.contains("::"));
         assert!(kept.clone().count() > 0, "it is kept nowhere: {rule}");
         assert!(kept.clone().all(|file| root().join(file).exists()), "no such file: {rule}");
         assert!(named.iter().any(|name| name.contains(".rs::")), "it has no test: {rule}");
