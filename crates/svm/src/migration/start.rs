@@ -26,8 +26,11 @@ impl Driver {
         self.scratch.plans.keep(plan);
         // Only now: what was taken no longer counts as free, its chains count as under way, and no
         // page of this plan is kept from eviction because its part has yet to begin.
-        for part in late.parts.drain(..) {
+        for mut part in late.parts.drain(..) {
             let Some(card) = part.transition.needs_frames() else { continue };
+            // By page they would each look for their place among all that wait.
+            let serial = |key: &FaultKey| self.faults.get(*key).map(|fault| fault.serial);
+            part.faults.sort_unstable_by_key(serial);
             let waiting = part.faults.iter().copied().map(Work::Fault);
             self.wait_for_frames(now, card, part.pages, waiting);
         }
