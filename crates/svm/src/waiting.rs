@@ -136,10 +136,10 @@ impl Waiting {
         }
     }
 
-    /// Puts number `at` of those who wait for it in the first one's place, and that one in its.
+    /// Puts number `at` of those who wait for it in front of all others, which keep their order.
     pub(crate) fn prefer(&mut self, at: usize, until: Until) {
         if let Some(queue) = self.queues.get_mut(&until) {
-            queue.swap(0, at);
+            (0..at).rev().for_each(|before| queue.swap(before, before + 1));
         }
     }
 

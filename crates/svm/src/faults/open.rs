@@ -25,7 +25,7 @@ pub(crate) type FaultKeys = List<FaultKey, 4>;
 /// An access of a card that stands still.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct OpenFault {
-    /// How many came before it.
+    /// Its number in the order in which they came.
     pub(crate) serial: u64,
     pub(crate) card: CardId,
     pub(crate) id: FaultId,

@@ -6,6 +6,7 @@ use farside_types::{Access, CardId, FaultId, PageNo, PageRange, RequestId, Time}
 
 use crate::api::event::{CardFault, Need, Request};
 use crate::placement::fixture::Fixture;
+use crate::waiting::{Until, Waiting, Work};
 use crate::{Command, Event, RingOp, Step};
 
 const FRAMES: u64 = 8;
@@ -57,6 +58,18 @@ impl FullCard {
     fn answer_all(&mut self) {
         while self.answer_one() {}
     }
+}
+
+#[test]
+fn those_before_whom_somebody_is_put_keep_their_order() {
+    let (mut waiting, until) = (Waiting::default(), Until::Frames(CardId(0)));
+    let works = [1, 2, 3, 4].map(|id| Work::Request(RequestId(id)));
+    works.iter().for_each(|&work| waiting.push(work, until));
+    waiting.prefer(2, until);
+    let order: Vec<Work> = waiting.queue(until).collect();
+    assert_eq!(order, [works[2], works[0], works[1], works[3]]);
+    waiting.prefer(0, until);
+    assert_eq!(waiting.queue(until).collect::<Vec<_>>(), order);
 }
 
 /// Pages are wanted from the last to the first, so that no order but the one in which they were wanted has
