@@ -142,8 +142,9 @@ impl Driver {
             self.chains[id].parts.push(part);
         }
         self.chains[id].begin(purpose);
-        let fills = self.chains[id].parts.iter().filter(|part| part.transition.fills());
-        let brings = fills.map(|part| u64::from(part.pages)).sum();
+        let brings = |part: &&Part| part.transition.fills() && !part.transition.makes_room;
+        let brings = self.chains[id].parts.iter().filter(brings);
+        let brings = brings.map(|part| u64::from(part.pages)).sum();
         if brings > 0 {
             self.chains[id].brings = Some(self.prices.begin(now, brings));
         }
