@@ -251,9 +251,14 @@ impl Driver {
     }
 
     fn record_eviction(&mut self, transition: &Transition, run: &Run) {
-        let evicted = transition.label == Label::Eviction;
-        if let Some(object) = self.space.holding_mut(run.page).filter(|_| evicted) {
+        if transition.label != Label::Eviction {
+            return;
+        }
+        if let Some(object) = self.space.holding_mut(run.page) {
             object.pages_evicted += u64::from(run.count);
+        }
+        for card in transition.dropped().iter().filter_map(MemoryId::card) {
+            self.placement.on_evicted(card, run.pages());
         }
     }
 

@@ -263,6 +263,11 @@ pub trait PlacementScheme: fmt::Debug + Send {
         let _ = (pages, written);
     }
 
+    /// Pages of `card` have gone from it, for want of room.
+    fn on_evicted(&mut self, card: CardId, pages: PageRange) {
+        let _ = (card, pages);
+    }
+
     /// Pages were freed: what is known of them no longer holds.
     fn on_free(&mut self, pages: PageRange) {
         let _ = pages;

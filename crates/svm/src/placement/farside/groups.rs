@@ -1,7 +1,8 @@
 //! What is known of each 64 KiB group, and how far around a fault one card is at home.
 
 use farside_types::{
-    AgentId, AgentSet, BLOCK_PAGES, GROUP_PAGES, IndexMap, PageNo, PageRange, Time,
+    AgentId, AgentSet, BLOCK_PAGES, CardId, GROUP_PAGES, IndexMap, MAX_CARDS, PageNo, PageRange,
+    Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,9 +30,13 @@ pub(super) struct Group {
     pub(super) remote: bool,
     /// Pages of it came back from a loan as they were, and no card has written it since.
     pub(super) spared: bool,
+    /// Its pages that each card had and has lost for want of room, one bit for each.
+    pub(super) evicted: [u16; MAX_CARDS],
     /// Who reaches over most.
     pub(super) claim: Claim,
 }
+
+const _: () = assert!(GROUP_PAGES <= u16::BITS as u64);
 
 /// Most blocks that room is made for at once: what nobody touches of it takes addresses only, but there may
 /// be a limit to those.
@@ -44,6 +49,7 @@ const UNKNOWN: Group = Group {
     written: false,
     remote: false,
     spared: false,
+    evicted: [0; MAX_CARDS],
     claim: Claim::NONE,
 };
 
@@ -111,6 +117,27 @@ impl Groups {
         let absent = (self.known.1 - self.known.0).saturating_sub(self.blocks.len() as u64);
         // Without it there is room for them when they come.
         let _ = self.blocks.try_reserve(absent.min(ROOM_MOST) as usize);
+    }
+
+    /// Whether the agent is a card that had the page, and has lost it for want of room.
+    pub(super) fn is_evicted(&self, page: PageNo, agent: AgentId) -> bool {
+        let evicted = |card: CardId| self.get(page).evicted[usize::from(card.0)];
+        agent.card().is_some_and(|card| evicted(card) & bits(PageRange::page(page)) != 0)
+    }
+
+    /// `card` has lost pages of `range` for want of room.
+    pub(super) fn evicted(&mut self, range: PageRange, card: CardId) {
+        for part in by_group(range) {
+            self.get_mut(part.start).evicted[usize::from(card.0)] |= bits(part);
+        }
+    }
+
+    /// The agent is to get pages of `range`.
+    pub(super) fn come(&mut self, range: PageRange, agent: AgentId) {
+        let Some(card) = agent.card() else { return };
+        for part in by_group(range) {
+            self.get_mut(part.start).evicted[usize::from(card.0)] &= !bits(part);
+        }
     }
 
     /// `card` gets pages of `range`.
@@ -185,6 +212,19 @@ impl Groups {
     }
 }
 
+/// The parts of `range` in each group.
+fn by_group(range: PageRange) -> impl Iterator<Item = PageRange> {
+    let groups =
+        (range.start.align_down(GROUP_PAGES).0..range.end().0).step_by(GROUP_PAGES as usize);
+    groups.map(move |start| PageRange::new(PageNo(start), GROUP_PAGES).intersection(range))
+}
+
+/// A bit for each page of `part`, which is in one group.
+fn bits(part: PageRange) -> u16 {
+    let all = ((1u32 << part.count) - 1) << (part.start.0 % GROUP_PAGES);
+    all as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,5 +263,25 @@ mod tests {
         groups.note(PageRange::new(group(3), 2 * GROUP_PAGES), CARD);
         assert_eq!(size(&groups, 6, false), 1);
         assert_eq!(size(&groups, 6, true), 8, "copies do not mind");
+    }
+
+    #[test]
+    fn what_has_gone_for_want_of_room_is_known_of_each_page_and_card_until_it_comes() {
+        let mut groups = Groups::default();
+        let (card, other) = (CardId(0), CardId(15));
+        let range = PageRange::new(group(3).offset(5), 2 * GROUP_PAGES + 1);
+        groups.evicted(range, card);
+        let gone = |groups: &Groups, card: CardId| {
+            let pages = PageRange::new(group(0), 16 * GROUP_PAGES).pages();
+            pages.filter(|page| groups.is_evicted(*page, card.agent())).collect::<Vec<_>>()
+        };
+        assert_eq!(gone(&groups, card), range.pages().collect::<Vec<_>>());
+        assert_eq!(gone(&groups, other), []);
+        assert!(!groups.is_evicted(range.start, AgentId::CPU));
+        groups.come(PageRange::page(range.start), card.agent());
+        assert_eq!(gone(&groups, card).first(), Some(&range.start.offset(1)));
+        groups.evicted(range, other);
+        groups.come(range, card.agent());
+        assert_eq!((gone(&groups, card).len(), gone(&groups, other).len()), (0, 33));
     }
 }

@@ -30,7 +30,7 @@
 //! ingredient can be switched off.
 
 use farside_types::{
-    AgentId, GROUP_PAGES, IndexMap, MemoryId, PageNo, PageRange, Reason, Span, Time,
+    AgentId, CardId, GROUP_PAGES, IndexMap, MemoryId, PageNo, PageRange, Reason, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -131,7 +131,8 @@ impl Farside {
     fn place(&mut self, fault: &FaultView) -> Decision {
         let home = fault.agent.home();
         let write = fault.access.is_write();
-        if fault.owner == Some(MemoryId::HOST) && self.is_dear(fault, 0) {
+        let leaves = self.comes_back(fault) || self.is_dear(fault, 0);
+        if fault.owner == Some(MemoryId::HOST) && leaves {
             return self.leave(fault);
         }
         let group = self.groups.get_mut(fault.page);
@@ -167,7 +168,9 @@ impl Farside {
             return self.take(fault);
         }
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
-        let leaves = self.is_full(fault) || self.is_dear(fault, 0);
+        // A copy more leaves less room for all: it has to be worth what goes for it as well.
+        let goes = u64::from(self.is_full(fault));
+        let leaves = self.comes_back(fault) || self.is_dear(fault, goes);
         let takes = self.would_take(fault);
         let group = self.groups.get_mut(fault.page);
         if group.remote {
@@ -236,11 +239,16 @@ impl Farside {
         costs.is_some_and(|costs| cost::is_dear(costs, losers))
     }
 
-    /// Whether another page would have to go for a copy of this one. Which of the two will be used more nobody knows: where
-    /// all that a card reads is more than it holds, each copy would be gone before its second use. So who asks reaches
-    /// over, and gets the page with its group when that has paid for it.
+    /// Whether another page would have to go for this one.
     fn is_full(&self, fault: &FaultView) -> bool {
-        self.knows_costs(fault) && fault.room == 0
+        self.knows_costs(fault) && u64::from(fault.room) <= GROUP_PAGES
+    }
+
+    /// Whether the page has gone from a full card and would push out another. What the card uses in turn is more than it
+    /// holds then, and each page would be gone before its second use. So those that are there stay; who asks reaches over,
+    /// and gets the page with its group when that has paid for it.
+    fn comes_back(&self, fault: &FaultView) -> bool {
+        self.is_full(fault) && self.groups.is_evicted(fault.page, fault.agent)
     }
 
     /// Whether another card has the page, and would lose it, or the right to write it. What that card pays for it nobody
@@ -318,11 +326,19 @@ impl Farside {
             if range.count > 1 {
                 decision = Decision { firm, ..decision.over(Scope::Range(range)) };
             }
-            self.groups.note(range.intersection(fault.object_pages), card);
+            self.note(range.intersection(fault.object_pages), card, grows);
         } else {
-            self.groups.note(PageRange::page(fault.page), card);
+            self.note(PageRange::page(fault.page), card, grows);
         }
         decision
+    }
+
+    /// An agent is to get pages, or a mapping of them.
+    fn note(&mut self, range: PageRange, agent: AgentId, comes: bool) {
+        self.groups.note(range, agent);
+        if comes {
+            self.groups.come(range, agent);
+        }
     }
 }
 
@@ -363,6 +379,7 @@ impl PlacementScheme for Farside {
         let group = self.groups.get_mut(notice.pages.start);
         group.taken_at = notice.now;
         let action = costs.map_or(Action::Migrate, |_| group.goes(notice.agent));
+        self.groups.come(notice.pages, notice.agent);
         let scope = Scope::Range(notice.pages);
         decisions.push(Decision::page(action, Reason::Counter).over(scope));
     }
@@ -374,6 +391,7 @@ impl PlacementScheme for Farside {
                 group.taken_at = now;
                 let (pages, action) = (PageRange::new(start, GROUP_PAGES), group.goes(agent));
                 let to = agent.home();
+                self.groups.come(pages, agent);
                 proposals.push(Proposal { pages, to, action, reason: Reason::Counter });
             }
         }
@@ -386,6 +404,10 @@ impl PlacementScheme for Farside {
 
     fn on_written(&mut self, pages: PageRange, written: bool) {
         self.groups.told(pages, written);
+    }
+
+    fn on_evicted(&mut self, card: CardId, pages: PageRange) {
+        self.groups.evicted(pages, card);
     }
 
     fn on_free(&mut self, pages: PageRange) {

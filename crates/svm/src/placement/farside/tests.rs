@@ -3,6 +3,7 @@
 use farside_types::{Access, CardId, GROUP_PAGES, MemoryId, PageRange, Span, Time};
 
 use crate::KnownCosts;
+use crate::Request;
 use crate::placement::fixture::Fixture;
 use crate::placement::{Costs, PageMode};
 
@@ -384,20 +385,60 @@ fn a_group_that_has_been_paid_for_moves_when_the_last_kernel_ends() {
     assert_eq!(fixture.copies(page), [2], "nobody was stopped for it");
 }
 
+/// Has a card write so many pages more than it has room for, which are all.
+fn overfill(fixture: &mut Fixture, card: u8, more: u64) -> PageRange {
+    let room = fixture.driver.room(CardId(card));
+    let fills = fixture.allocate(u64::from(room) + more);
+    fills.pages().for_each(|page| fixture.write(card, page));
+    fills
+}
+
 #[test]
-fn a_full_card_reaches_over_to_what_another_has_and_brings_what_only_the_host_has() {
+fn what_has_gone_from_a_full_card_is_reached_over_to_and_what_it_never_had_comes() {
+    let asks_again = |text: &str| {
+        let mut fixture = priced(text, 1);
+        let fills = overfill(&mut fixture, 1, 1);
+        let gone = fills.pages().find(|page| fixture.copies(*page) == [0]).expect("one left");
+        fixture.read(1, gone);
+        let left = fixture.copies(gone) == [0] && fixture.mapped_by(gone).contains(&1);
+        let unknown = fixture.page(32);
+        fixture.read(1, unknown);
+        assert_eq!(fixture.copies(unknown), [0, 2]);
+        left
+    };
+    assert!(asks_again("farside"));
+    assert!(!asks_again("farside:costs=off"));
+}
+
+#[test]
+fn what_has_gone_from_a_card_comes_back_to_it_when_there_is_room_and_may_go_again() {
     let mut fixture = priced("farside", 1);
-    let (page, other) = (fixture.page(0), fixture.page(32));
-    fixture.read(0, page);
-    let room = fixture.driver.room(CardId(1));
-    let fills = fixture.allocate(u64::from(room));
-    fills.pages().for_each(|fill| fixture.write(1, fill));
-    assert_eq!(fixture.driver.room(CardId(1)), 0);
-    fixture.read(1, page);
-    assert_eq!(fixture.copies(page), [0, 1]);
-    assert!(fixture.mapped_by(page).contains(&1));
-    fixture.read(1, other);
-    assert_eq!(fixture.copies(other), [0, 2]);
+    let first = fixture.allocate(512);
+    first.pages().for_each(|page| fixture.write(1, page));
+    let fills = overfill(&mut fixture, 1, 64);
+    let gone = fills.pages().find(|page| fixture.copies(*page) == [0]).expect("some left");
+    fixture.ask(Request::Free { addr: first.start.addr() }).unwrap();
+    fixture.read(1, gone);
+    assert!(fixture.copies(gone).contains(&2), "{:?}", fixture.copies(gone));
+    fixture.write(1, gone);
+    assert_eq!(fixture.copies(gone), [2]);
+}
+
+#[test]
+fn for_a_copy_more_on_a_full_card_what_goes_for_it_is_paid_as_well() {
+    let copies = |accesses, full: bool| {
+        let mut fixture = priced("farside", accesses);
+        let page = fixture.page(0);
+        fixture.read(0, page);
+        if full {
+            overfill(&mut fixture, 1, 0);
+        }
+        fixture.read(1, page);
+        fixture.copies(page)
+    };
+    assert_eq!(copies(32, true), [0, 1, 2]);
+    assert_eq!(copies(33, true), [0, 1], "reached over to");
+    assert_eq!(copies(64, false), [0, 1, 2]);
 }
 
 #[test]
