@@ -5,8 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use serde::de::DeserializeOwned;
 
 /// What our messages begin with.
@@ -15,6 +17,9 @@ const OURS: &str = "farside: ";
 const SAID_MAX: usize = 2_000;
 /// The most of what a process says that is kept, in bytes.
 const KEPT_MAX: usize = 1 << 16;
+
+/// So many seconds a process may be stopped by a signal while this one runs. It cannot end itself then.
+const STOPPED_MOST_S: u32 = 10;
 
 /// The variable by which glibc's allocator is told what to do, and that it is to ask for large pages. A simulated machine
 /// has more pages of 4 KiB than a processor has translations for: a tenth of the time is theirs (docs/performance.md).
@@ -80,13 +85,14 @@ pub fn run_child(
     let end = end.map_err(|error| lost(error.into()))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut printed = Vec::new();
-    let (read, said) = std::thread::scope(|scope| {
+    let (read, said, stopped) = std::thread::scope(|scope| {
         let end = end.as_fd();
+        let guard = scope.spawn(move || end_if_stopped(end));
         let listener = scope.spawn(move || {
             stderr.map(|stderr| listen(UntilEnd::new(stderr, end), &mut io::stderr()))
         });
         let read = stdout.map_or(Ok(0), |out| UntilEnd::new(out, end).read_to_end(&mut printed));
-        (read, listener.join())
+        (read, listener.join(), guard.join())
     });
     let status = read.and_then(|_| child.wait()).map_err(lost)?;
     let Said { kept, held } = said.ok().flatten().unwrap_or_default();
@@ -96,8 +102,31 @@ pub fn run_child(
         return Ok(Answer { printed });
     }
     let said = String::from_utf8_lossy(&kept);
-    let why = why(&said, &ended(status));
+    let how = match stopped {
+        Ok(true) => format!("it was stopped by a signal for {STOPPED_MOST_S} s, and ended"),
+        _ => ended(status),
+    };
+    let why = why(&said, &how);
     Err(Failed { why, code: status.code() })
+}
+
+/// Waits until the process ends, and ends it if it is stopped for too long; whether it was.
+fn end_if_stopped(process: BorrowedFd<'_>) -> bool {
+    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+    let is_stopped = || {
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::PidFd(process), look).is_ok_and(|status| status.is_some())
+    };
+    let mut stopped = 0;
+    while stopped < STOPPED_MOST_S {
+        let mut ended = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
+        match poll(&mut ended, Some(&second)) {
+            Ok(0) => stopped = if is_stopped() { stopped + 1 } else { 0 },
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return false,
+        }
+    }
+    pidfd_send_signal(process, Signal::KILL).is_ok()
 }
 
 /// The tunables that there are, and large pages if they say nothing of these.
@@ -257,6 +286,17 @@ mod tests {
         let failed = run("3").unwrap_err();
         assert!(failed.code == Some(3) && failed.why.ends_with("told"), "{failed:?}");
         assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_is_ended() {
+        let run = |script: &str| {
+            run_child(Path::new("/bin/sh"), &["-c", script].map(str::to_owned), |_| ())
+        };
+        let why = run("kill -STOP $$").unwrap_err().why;
+        assert!(why.contains("stopped by a signal for 10 s"), "{why}");
+        let goes_on = run("(sleep 3; kill -CONT $$) & kill -STOP $$; printf on").unwrap();
+        assert_eq!(goes_on.printed, b"on");
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //!
 //! - **Costs.** Where the machine tells what an access to another memory takes ([`crate::KnownCosts`]), a page is
 //!   brought only if that costs less than to reach over once for each of its lines, in the queue that there is now.
-//!   What another card would lose is reached over to first, and what a full card would lose another page for. A group that is
+//!   What another card would lose is reached over to first, and what a full card has lost before. A group that is
 //!   reached over to goes to whoever has paid for that, as a copy if no card has written it ([`cost`]).
 //!
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
@@ -347,7 +347,8 @@ impl PlacementScheme for Farside {
         "farside"
     }
 
-    /// What is known is known of groups.
+    /// What is known is known of groups, but for what has gone from a full card: of pages that are asked for together the
+    /// first speaks for the others.
     fn grain(&self) -> u64 {
         GROUP_PAGES
     }
