@@ -251,12 +251,10 @@ impl Driver {
     }
 
     fn record_eviction(&mut self, transition: &Transition, run: &Run) {
-        if transition.label != Label::Eviction {
-            return;
-        }
-        if let Some(object) = self.space.holding_mut(run.page) {
-            object.pages_evicted += u64::from(run.count);
-        }
+        let evicted = transition.label == Label::Eviction;
+        let object = self.space.holding_mut(run.page);
+        let Some(object) = object.filter(|_| evicted) else { return };
+        object.pages_evicted += u64::from(run.count);
         for card in transition.dropped().iter().filter_map(MemoryId::card) {
             self.placement.on_evicted(card, run.pages());
         }
