@@ -301,15 +301,13 @@ fi
 # What runs without a lock, in every order that loom finds. A build of its own: loom replaces the atomics.
 RUSTFLAGS="--cfg loom" check loom cargo test --locked --release -p farside-card --test loom \
     --target-dir target/loom -q
-# It waits for virtual machines for half of its time.
-begin_script qemu "$QEMU_LIMIT_S" 0
 test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
 test_script c "$C_LIMIT_S"
 test_script python "$PYTHON_LIMIT_S"
 test_script report "$REPORT_LIMIT_S"
 test_script release "$RELEASE_LIMIT_S" check.sh
-end_script qemu
+test_script qemu "$QEMU_LIMIT_S"
 [ -z "${besides[rtl]:-}" ] || end_script rtl
 
 echo
