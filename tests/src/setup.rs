@@ -159,7 +159,8 @@ impl Setup {
     #[must_use]
     pub fn knowing_costs(mut self) -> Setup {
         self.scheme = "farside".to_owned();
-        self.config.costs = KnownCosts::Far(Span::from_nanos(1 << (self.seed % 24)));
+        self.config.costs =
+            KnownCosts::Far(Span::from_nanos(1 << (self.seed % 24)), 1 << (self.seed % 9));
         let prefetch = &mut self.config.prefetch;
         (prefetch.density_percent, prefetch.host_fault_around) = (100, 1);
         self

@@ -92,7 +92,7 @@ impl CMove {
             return Err(Wrong::Memory(self.to));
         }
         let to = MemoryId(self.to as u8);
-        Ok(Proposal { pages, to, action: Action::Migrate, reason: reason(self.reason)? })
+        Ok(Proposal { pages, to, reason: reason(self.reason)? })
     }
 }
 

@@ -127,6 +127,8 @@ fn cost(workload: &dyn Workload, scheme: &str, costs: Costs) -> u64 {
         bring: Span::from_nanos(fault + copy),
         migration: Span::from_nanos(fault + copy),
         far: Span::from_nanos(far),
+        // Each access is paid for by itself.
+        at_once: 1,
         ..Default::default()
     };
     let options = Options { per_page: true, costs: Some(known), ..Options::default() };
@@ -163,10 +165,10 @@ const SCHEMES: [&str; 7] = [
 /// How much more than the optimum Farside's scheme costs: exact, so that a change either way is seen. The goal is 1.5
 /// (`docs/experiments.md` says why BFS and ST miss it).
 const FARSIDE: [(u64, [(&str, f64); 6]); 2] = [
-    (2_000, [("mm", 1.00), ("st", 1.44), ("bfs", 3.07), ("fir", 1.00), ("mm", 1.00), ("st", 1.52)]),
+    (2_000, [("mm", 1.00), ("st", 1.44), ("bfs", 2.98), ("fir", 1.00), ("mm", 1.00), ("st", 1.52)]),
     (
         20_000,
-        [("mm", 1.00), ("st", 1.16), ("bfs", 2.99), ("fir", 1.00), ("mm", 1.00), ("st", 1.15)],
+        [("mm", 1.00), ("st", 1.16), ("bfs", 2.97), ("fir", 1.00), ("mm", 1.00), ("st", 1.15)],
     ),
 ];
 
@@ -261,7 +263,7 @@ impl Workload for Apart {
 #[test]
 fn farside_is_near_the_optimum_where_pages_are_apart_from_each_other() {
     let programs = ["bfs", "fir", "mm", "st"];
-    for (fault, expected) in [(2_000, [1.42, 1.00, 1.00, 1.50]), (20_000, [1.51, 1.00, 1.00, 1.07])]
+    for (fault, expected) in [(2_000, [1.27, 1.00, 1.00, 1.50]), (20_000, [1.46, 1.00, 1.00, 1.07])]
     {
         let costs = Costs { fault, copy: 1_000, far: 500 };
         for (name, of_farside) in programs.into_iter().zip(expected) {
@@ -282,7 +284,7 @@ fn farside_is_near_the_optimum_where_pages_are_apart_from_each_other() {
 #[test]
 fn a_larger_bfs_is_closer_to_the_optimum() {
     let farside = of_bfs(1 << 21, 2_000, &["farside"])[0];
-    assert!((farside - 2.00).abs() < 0.0051, "{farside}");
+    assert!((farside - 1.83).abs() < 0.0051, "{farside}");
 }
 
 #[test]
@@ -401,5 +403,5 @@ fn the_bound_is_missed_without_costs_and_where_two_write_a_page() {
     let both = turns((0..40).map(|turn| turn % 2), 200);
     let runs: Vec<_> = both.iter().map(|(_, run)| *run).collect();
     let (paid, least) = (cost(&script(&both), "farside", costs), least(&runs, costs));
-    assert_eq!((paid, least), (4_429_000, 80_000), "55 times");
+    assert_eq!((paid, least), (3_731_000, 80_000), "47 times");
 }

@@ -304,6 +304,6 @@ fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
     };
     config.eviction = Eviction::Clock;
     config.keep_clean_copies = spec.driver.keep_clean_copies;
-    config.costs = KnownCosts::Far(spec.far_access());
+    config.costs = KnownCosts::Far(spec.far_access(), spec.gpu.at_once());
     config
 }

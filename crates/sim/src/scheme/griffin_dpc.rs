@@ -195,12 +195,7 @@ impl PlacementScheme for GriffinDpc {
             if let Some(tracked) = tracked {
                 tracked.at = Some(to);
                 let pages = PageRange::page(page);
-                proposals.push(Proposal {
-                    pages,
-                    to,
-                    action: Action::Migrate,
-                    reason: Reason::Counter,
-                });
+                proposals.push(Proposal { pages, to, reason: Reason::Counter });
             }
         }
         proposals

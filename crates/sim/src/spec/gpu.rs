@@ -66,6 +66,14 @@ impl Default for GpuSpec {
     }
 }
 
+impl GpuSpec {
+    /// Accesses to other memories that a GPU has under way at once, at least, while it runs a kernel that waits for them:
+    /// one for each SIMD unit, which has a wavefront of its own.
+    pub fn at_once(&self) -> u32 {
+        self.compute_units.saturating_mul(self.simds)
+    }
+}
+
 /// Which GPU and compute unit a work-group gets.
 ///
 /// The GRIT paper (section III-B) says that a GPU is filled before the next one gets anything. A

@@ -36,8 +36,9 @@ pub enum KnownCosts {
     /// Nothing: no one knows what an access to another memory takes.
     #[default]
     None,
-    /// That an access of a card to another memory takes so long; what it takes to bring a page is measured.
-    Far(Span),
+    /// What an access of a card to another memory takes, and how many a card has under way at once
+    /// ([`Costs::at_once`]); what it takes to bring a page is measured.
+    Far(Span, u32),
     /// These, for machines without time.
     Fixed(Costs),
 }

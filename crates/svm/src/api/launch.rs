@@ -145,7 +145,6 @@ impl Driver {
             card.running = card.running.saturating_sub(1);
             if self.cards.iter().all(|card| card.running == 0) {
                 self.launches.quiet_at = self.now;
-                self.quiet();
             }
         }
         self.leave_stream(job, stream);

@@ -34,13 +34,6 @@ impl Driver {
         self.scratch.decisions.keep(decisions);
     }
 
-    /// No card runs a kernel any more: the scheme may have kept moves for that.
-    pub(crate) fn quiet(&mut self) {
-        let mut proposals = Vec::new();
-        self.placement.on_quiet(self.now, &mut proposals);
-        self.take_proposals(proposals);
-    }
-
     /// The scheme's tick.
     pub(crate) fn tick(&mut self, now: Time) {
         let proposals = self.placement.on_tick(now);
@@ -50,8 +43,8 @@ impl Driver {
 
     /// Moves that the scheme wants by itself.
     pub(crate) fn take_proposals(&mut self, proposals: Vec<Proposal>) {
-        for Proposal { pages, to, action, reason } in proposals {
-            let agent = to.agent();
+        for Proposal { pages, to, reason } in proposals {
+            let (agent, action) = (to.agent(), Action::Migrate);
             self.work.push_back(Work::Move { range: pages, agent, action, reason });
         }
     }

@@ -241,7 +241,10 @@ impl Driver {
     pub(crate) fn costs(&self) -> Option<Costs> {
         match self.config.costs {
             KnownCosts::None => None,
-            KnownCosts::Far(far) => self.prices.costs(far, self.brings_neighbours()),
+            KnownCosts::Far(far, at_once) => {
+                let costs = self.prices.costs(far, self.brings_neighbours());
+                costs.map(|costs| Costs { at_once, ..costs })
+            }
             KnownCosts::Fixed(costs) => Some(costs),
         }
     }

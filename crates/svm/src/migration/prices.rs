@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::placement::Costs;
 
-/// What is new has a sixteenth of the weight, if it counts as much as what was before.
+/// A new value has a sixteenth of the weight.
 const WEIGHT: u64 = 16;
 
 /// How long it takes to bring something: chains that copy or fill, and each of their pages, since what is brought
@@ -36,49 +36,21 @@ struct Price {
     /// Those that have begun and not ended.
     under_way: u64,
     /// For each, between the ends of two chains, while some are under way.
-    pace: Pace,
+    pace: Option<Span>,
     /// For each, from the beginning to the end of a chain that begins while no other is under way.
     alone: Option<Span>,
 }
 
-/// How long one of several takes that come one after another: of many that came together each weighs as much as one that
-/// came alone, since that long did so many take.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Pace {
-    /// How long they all took, the older the less of it.
-    took: u64,
-    /// So many were they, the older the less of them; in parts of [`ONE`].
-    count: u64,
-}
-
-/// What one counts in a pace: it can be less than one of them.
-const ONE: u64 = 1 << 16;
-
-impl Pace {
-    fn learn(&mut self, span: Span, count: u64) {
-        let fade = |sum: u64| sum - sum / WEIGHT;
-        self.took = fade(self.took).saturating_add(span.0);
-        self.count = fade(self.count).saturating_add(count.saturating_mul(ONE));
-    }
-
-    /// None: nothing was seen.
-    fn each(&self) -> Option<Span> {
-        let took = u128::from(self.took) * u128::from(ONE);
-        took.checked_div(self.count.into()).map(|each| Span(each as u64))
-    }
-}
-
 impl Price {
     fn end(&mut self, ended: Option<Span>, alone: Option<Span>, count: u64) {
-        ended.into_iter().for_each(|span| self.pace.learn(span, count));
-        let Some(alone) = alone.map(|span| Span(span.0 / count.max(1))) else { return };
-        let known = self.alone.get_or_insert(alone);
-        *known = Span((known.0 * (WEIGHT - 1) + alone.0) / WEIGHT);
+        let each = |span: Span| Span(span.0 / count.max(1));
+        ended.into_iter().for_each(|span| learn(&mut self.pace, each(span)));
+        alone.into_iter().for_each(|span| learn(&mut self.alone, each(span)));
     }
 
     /// What one takes that is asked for now: what it takes alone, or its turn behind those that are under way.
     fn next(&self) -> Option<Span> {
-        let turn = self.pace.each().map(|pace| Span(pace.0.saturating_mul(self.under_way + 1)));
+        let turn = self.pace.map(|pace| Span(pace.0.saturating_mul(self.under_way + 1)));
         self.alone.max(turn)
     }
 }
@@ -123,11 +95,16 @@ impl Prices {
     /// neighbours of what is asked for or does not.
     pub(crate) fn costs(&self, far: Span, neighbours: bool) -> Option<Costs> {
         let (bring, migration) = (self.page.next()?, self.chain.next()?);
-        let turn = self.page.pace.each().or(self.page.alone)?;
+        let turn = self.page.pace.or(self.page.alone)?;
         let delay = Span(turn.0.saturating_mul(self.waiting));
         let saves = self.chain.alone.filter(|_| !neighbours).unwrap_or_default();
-        Some(Costs { bring, migration, far, delay, saves })
+        Some(Costs { bring, migration, far, delay, saves, ..Costs::default() })
     }
+}
+
+fn learn(known: &mut Option<Span>, seen: Span) {
+    let old = known.get_or_insert(seen);
+    *old = Span((old.0 * (WEIGHT - 1) + seen.0) / WEIGHT);
 }
 
 #[cfg(test)]
@@ -199,18 +176,6 @@ mod tests {
         assert_eq!(page(&prices), Some(Span(33 * 2 * US.0)), "behind 32 pages");
         groups.into_iter().for_each(|one| prices.give_up(one));
         assert_eq!(page(&prices), Some(Span(2 * US.0)));
-    }
-
-    #[test]
-    fn of_many_that_came_together_each_weighs_as_much_as_one_that_came_alone() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.each(), None);
-        pace.learn(Span(96 * US.0), 96);
-        pace.learn(Span(49 * US.0), 1);
-        let each = pace.each().unwrap();
-        assert!(each < Span(2 * US.0), "{each:?}: of each chain alike it were 25 us");
-        (0..200).for_each(|_| pace.learn(Span(49 * US.0), 1));
-        assert!(pace.each().unwrap() > Span(48 * US.0), "and it is forgotten");
     }
 
     #[test]

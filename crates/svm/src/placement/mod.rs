@@ -109,6 +109,9 @@ pub struct Costs {
     pub migration: Span,
     /// An access of a card to a line of another memory.
     pub far: Span,
+    /// Accesses that a card which runs has under way at once, at least: what one holds up is so much less than what one
+    /// does that stops the card. 0 is as 1.
+    pub at_once: u32,
     /// By how much those who wait are later, all together, if a page more comes along with another: its turn, for each
     /// fault that was open when a chain last answered some.
     pub delay: Span,
@@ -195,8 +198,6 @@ pub struct Proposal {
     pub pages: PageRange,
     /// Where to.
     pub to: MemoryId,
-    /// How: [`Action::Migrate`], or [`Action::Duplicate`] for a copy.
-    pub action: Action,
     /// Why.
     pub reason: Reason,
 }
@@ -245,11 +246,6 @@ pub trait PlacementScheme: fmt::Debug + Send {
     /// not overlap; [`Scope::Page`] and [`Scope::Group`] are the group of the notice.
     fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
         let _ = (notice, decisions);
-    }
-
-    /// No card runs a kernel any more: what moves now stops nobody. Adds what is to move to `proposals`.
-    fn on_quiet(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
-        let _ = (now, proposals);
     }
 
     /// Pages were allocated: what is learnt of them later needs room, and whoever faults on them must not

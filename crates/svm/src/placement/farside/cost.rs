@@ -10,39 +10,42 @@ use crate::placement::Costs;
 /// Accesses that a page saves which is brought, as long as nothing is known of it: one for each of its lines.
 const LINES: u64 = 64;
 
-/// Accesses that cards have under way at least while they run, all of which wait when they are stopped: one for each SIMD unit
-/// of a GPU as in the GRIT paper's Table I. Assumed: nothing tells it.
-const UNDER_WAY: u64 = 256;
-
 /// Whether a page is better reached over to than brought, where so many others lose what they have of it and will
 /// ask for it again.
 pub(super) fn is_dear(costs: Costs, losers: u64) -> bool {
     times(costs.bring, 1 + losers) > times(costs.far, LINES)
 }
 
-/// What it costs that a group comes to who reaches over to it, in accesses to another memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Price {
-    /// When no card runs a kernel.
-    quiet: u64,
-    /// While one does.
-    running: u64,
+/// What it costs that a group comes to who reaches over to it, in accesses to another memory, where so many others lose
+/// what they have of it: each of its pages is brought, and asked for again by each of them, one by one.
+pub(super) fn price_of_group(costs: Costs, losers: u64, held_up: HeldUp) -> u64 {
+    let all = times(costs.migration, GROUP_PAGES * (1 + losers));
+    let alone = all.0.checked_div(costs.far.0).unwrap_or(u64::MAX);
+    alone.saturating_mul(held_up.accesses(costs.at_once))
 }
 
-impl Price {
-    /// Of a group by whose coming so many others lose what they have of it: each of its pages is brought, and asked for
-    /// again by each of them, one by one. While kernels run, who gets it is stopped, so it is twice as much; what was
-    /// written has its users everywhere, who are stopped with all that they have under way.
-    pub(super) fn of_group(costs: Costs, losers: u64, written: bool) -> Price {
-        let all = times(costs.migration, GROUP_PAGES * (1 + losers));
-        let quiet = all.0.checked_div(costs.far.0).unwrap_or(u64::MAX);
-        Price { quiet, running: quiet.saturating_mul(if written { UNDER_WAY } else { 2 }) }
-    }
+/// Who waits when a group comes to somebody. An access to another memory holds up itself alone, so a move costs as many of
+/// them as it holds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeldUp {
+    /// Who asks for a copy, which nobody loses by.
+    One,
+    /// Who has it alone, and finds its pages gone from where it reached over to them: something between one access and all.
+    Some,
+    /// All that use what was written: they are stopped with all that they have under way.
+    All,
+}
 
-    /// After so many moves, each of which has doubled it.
-    fn after(self, moves: u8) -> Price {
-        let doubled = |price: u64| price.saturating_mul(1 << moves.min(63));
-        Price { quiet: doubled(self.quiet), running: doubled(self.running) }
+impl HeldUp {
+    /// So many accesses, where a card has that many under way at once.
+    fn accesses(self, at_once: u32) -> u64 {
+        let all = u64::from(at_once.max(1));
+        match self {
+            HeldUp::One => 1,
+            // The geometric middle, as nobody knows more.
+            HeldUp::Some => all.isqrt(),
+            HeldUp::All => all,
+        }
     }
 }
 
@@ -58,8 +61,7 @@ fn times(span: Span, count: u64) -> Span {
 
 /// Who reaches over to a group more than the others do.
 ///
-/// It gets the group when it has paid for that by what it reached over more often than the others together: when no card runs a
-/// kernel, since a move stops those that do, or before, at the price that it has then. Each
+/// It gets the group when it has paid for that by what it reached over more often than the others together. Each
 /// further move has twice the price of the one before, so a group that all use alike comes to rest, and all moves
 /// together cost no more than the accesses that have paid for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,27 +71,15 @@ pub(super) struct Claim {
     lead: u32,
     /// Times that the group went to a claimant.
     moves: u8,
-    /// What it costs to get the group, if that has been paid and waits until no card runs a kernel.
-    due: Option<u64>,
-}
-
-/// What becomes of a claim by a notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claimed {
-    /// Nothing.
-    No,
-    /// It is paid, and was not before: it waits until no card runs a kernel.
-    Due,
-    /// What it costs while a card runs is paid: the claimant gets the group now.
-    Now,
 }
 
 impl Claim {
     /// Nobody's.
-    pub(super) const NONE: Claim = Claim { agent: AgentId::CPU, lead: 0, moves: 0, due: None };
+    pub(super) const NONE: Claim = Claim { agent: AgentId::CPU, lead: 0, moves: 0 };
 
     /// `agent` has reached over so many times more, where the first time that the group goes to somebody has this price.
-    pub(super) fn notice(&mut self, agent: AgentId, accesses: u32, price: Price) -> Claimed {
+    /// Gives whether it gets the group.
+    pub(super) fn notice(&mut self, agent: AgentId, accesses: u32, price: u64) -> bool {
         if self.agent == agent {
             self.lead = self.lead.saturating_add(accesses);
         } else if self.lead >= accesses {
@@ -97,36 +87,13 @@ impl Claim {
         } else {
             (self.agent, self.lead) = (agent, accesses - self.lead);
         }
-        let price = price.after(self.moves);
-        let lead = u64::from(self.lead);
-        if self.agent != agent || lead < price.quiet {
-            return Claimed::No;
+        // A lead counts no further, and a group that many have had in turn is not to stay for good.
+        let price = price.saturating_mul(1 << self.moves.min(63)).min(u32::MAX.into());
+        let paid = self.agent == agent && u64::from(self.lead) >= price;
+        if paid {
+            *self = Claim { agent, lead: 0, moves: self.moves.saturating_add(1) };
         }
-        if lead < price.running {
-            return if self.due.replace(price.quiet).is_none() {
-                Claimed::Due
-            } else {
-                Claimed::No
-            };
-        }
-        self.settle();
-        Claimed::Now
-    }
-
-    /// No card runs a kernel: who gets the group, if somebody has paid.
-    pub(super) fn quiet(&mut self) -> Option<AgentId> {
-        let price = self.due.take()?;
-        let claimant = self.agent;
-        let paid = u64::from(self.lead) >= price;
-        paid.then(|| {
-            self.settle();
-            claimant
-        })
-    }
-
-    fn settle(&mut self) {
-        let moves = self.moves.saturating_add(1);
-        *self = Claim { agent: self.agent, lead: 0, moves, due: None };
+        paid
     }
 }
 
@@ -137,7 +104,6 @@ mod tests {
     use super::*;
 
     const US: Span = Span::from_micros(1);
-    const TEN: Price = Price { quiet: 10, running: 30 };
 
     #[test]
     fn a_page_is_dear_if_it_costs_more_than_to_reach_over_once_for_each_line() {
@@ -153,14 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn a_group_costs_its_losers_their_faults_and_those_that_run_their_stop() {
-        let costs = Costs { migration: Span(US.0 * 4), far: US, ..Costs::default() };
-        let quiet = 4 * 16 * 4;
-        assert_eq!(Price::of_group(costs, 3, true), Price { quiet, running: 256 * quiet });
-        assert_eq!(Price::of_group(costs, 0, false), Price { quiet: 64, running: 128 });
+    fn a_group_costs_its_losers_their_faults_and_those_that_wait_what_they_have_under_way() {
+        let costs = Costs { migration: Span(US.0 * 4), far: US, at_once: 256, ..Costs::default() };
+        assert_eq!(price_of_group(costs, 3, HeldUp::All), 256 * 4 * 16 * 4);
+        assert_eq!(price_of_group(costs, 0, HeldUp::Some), 16 * 64);
+        assert_eq!(price_of_group(costs, 0, HeldUp::One), 64);
+        let one = Costs { at_once: 0, ..costs };
+        assert_eq!(price_of_group(one, 0, HeldUp::All), 64, "one after the other");
         let free = Costs { far: Span(0), ..costs };
-        let never = Price { quiet: u64::MAX, running: u64::MAX };
-        assert_eq!(Price::of_group(free, 0, false), never, "no need to move");
+        assert_eq!(price_of_group(free, 0, HeldUp::One), u64::MAX, "no need to move");
     }
 
     #[test]
@@ -172,58 +139,45 @@ mod tests {
         assert!(!comes(100, 100) && !comes(0, 0), "nobody knows, or the driver brings it anyway");
     }
 
-    /// How often `agent` has to reach over, one access at a time, until that becomes of its claim.
-    fn accesses_until(wanted: Claimed, claim: &mut Claim, agent: AgentId) -> Option<u32> {
-        (1..).find(|_| claim.notice(agent, 1, TEN) == wanted)
+    /// How often `agent` has to reach over, one access at a time, until it gets the group.
+    fn accesses_until_moved(claim: &mut Claim, agent: AgentId, price: u64) -> Option<u32> {
+        (1..).find(|_| claim.notice(agent, 1, price))
     }
 
     #[test]
     fn a_group_goes_to_who_leads_and_each_move_costs_twice_the_last() {
         let (a, b) = (AgentId(1), AgentId(2));
         let mut claim = Claim::NONE;
-        let moves = |claim: &mut Claim, agent| accesses_until(Claimed::Now, claim, agent);
-        assert_eq!(moves(&mut claim, a), Some(30), "while a card runs");
-        assert_eq!(moves(&mut claim, b), Some(60));
-        assert_eq!(moves(&mut claim, a), Some(120));
-        let alike = (0..10_000).map(|turn| claim.notice([a, b][turn % 2], 1, TEN));
-        assert!(
-            alike.into_iter().all(|claimed| claimed == Claimed::No),
-            "both use it alike: it stays"
-        );
+        assert_eq!(accesses_until_moved(&mut claim, a, 30), Some(30));
+        assert_eq!(accesses_until_moved(&mut claim, b, 30), Some(60));
+        assert_eq!(accesses_until_moved(&mut claim, a, 30), Some(120));
+        let alike = (0..10_000).map(|turn| claim.notice([a, b][turn % 2], 1, 30));
+        assert!(!alike.into_iter().any(|moved| moved), "both use it alike: it stays");
+        for _ in 0..100 {
+            claim.notice(a, u32::MAX, 30);
+            claim.notice(b, u32::MAX, 30);
+        }
+        claim.notice(b, u32::MAX, 30);
+        assert!(claim.notice(b, u32::MAX, 30), "no price is out of reach");
     }
 
-    #[test]
-    fn what_is_paid_moves_when_no_card_runs() {
-        let (a, b) = (AgentId(1), AgentId(2));
-        let mut claim = Claim::NONE;
-        let due = |claim: &mut Claim, agent| accesses_until(Claimed::Due, claim, agent);
-        assert_eq!(claim.quiet(), None, "nobody has asked");
-        assert_eq!(due(&mut claim, a), Some(10));
-        assert_eq!(claim.notice(a, 1, TEN), Claimed::No, "said once");
-        assert_eq!((claim.quiet(), claim.quiet()), (Some(a), None));
-        assert_eq!(due(&mut claim, b), Some(20));
-        assert_eq!(claim.notice(a, 1, TEN), Claimed::No);
-        assert_eq!(claim.quiet(), None, "the other has used it since");
-    }
-
-    /// What the claims cost at most, where a move does `quiet` if no card runs and `running` if one does, and the accesses from
-    /// elsewhere than the best place are `best`: docs/placement.md.
-    fn bound(best: u64, Price { quiet, running }: Price) -> u64 {
-        let ratio = running / quiet;
-        (4 * ratio + 6) * best + (2 * ratio + 2) * quiet
+    /// What the claims cost at most, where a move does `price`, and the accesses from elsewhere than the best place are
+    /// `best`: docs/placement.md.
+    fn bound(best: u64, price: u64) -> u64 {
+        10 * best + 4 * price
     }
 
     #[test]
     fn who_always_asks_where_the_group_is_not_gains_nothing_beyond_the_bound() {
-        let price = Price { quiet: 100, running: 400 };
+        let price = 400;
         for users in 2..5u8 {
             let (mut claim, mut uses) = (Claim::NONE, [0u64; 4]);
             let (mut at, mut paid, mut moved) = (0, 0, 0);
             for _ in 0..200_000 {
                 let user = (at + 1) % users;
                 (uses[usize::from(user)], paid) = (uses[usize::from(user)] + 1, paid + 1);
-                if claim.notice(AgentId(user), 1, price) == Claimed::Now {
-                    (at, moved) = (user, moved + price.running);
+                if claim.notice(AgentId(user), 1, price) {
+                    (at, moved) = (user, moved + price);
                 }
             }
             let best = paid - uses.iter().max().unwrap();
@@ -238,25 +192,21 @@ mod tests {
         /// The bound of docs/placement.md: against the best place for all of the time, whoever asks when.
         #[test]
         fn no_place_is_much_better_than_to_follow_the_claims(
-            uses in proptest::collection::vec((0u8..4, 1u32..200, proptest::bool::weighted(0.1)), 1..400),
-            quiet in 200u64..2000,
-            ratio in 1u64..=UNDER_WAY,
+            uses in proptest::collection::vec((0u8..4, 1u32..200), 1..400),
+            price in 200u64..2000,
         ) {
-            let price = Price { quiet, running: ratio * quiet };
             let mut claim = Claim::NONE;
             let (mut at, mut paid, mut moved) = (0, 0, 0);
-            for &(user, accesses, ends) in &uses {
-                if user != at {
-                    paid += u64::from(accesses);
-                    if claim.notice(AgentId(user), accesses, price) == Claimed::Now {
-                        (at, moved) = (user, moved + price.running);
-                    }
+            for &(user, accesses) in &uses {
+                if user == at {
+                    continue;
                 }
-                if let Some(claimant) = Some(()).filter(|()| ends).and_then(|()| claim.quiet()) {
-                    (at, moved) = (claimant.0, moved + price.quiet);
+                paid += u64::from(accesses);
+                if claim.notice(AgentId(user), accesses, price) {
+                    (at, moved) = (user, moved + price);
                 }
             }
-            let at_place = |place| uses.iter().filter(|(user, ..)| *user != place).map(|(_, n, _)| u64::from(*n)).sum::<u64>();
+            let at_place = |place| uses.iter().filter(|(user, _)| *user != place).map(|(_, n)| u64::from(*n)).sum::<u64>();
             let best = (0..4).map(at_place).min().unwrap_or(0);
             prop_assert!(moved <= paid, "moves cost {moved}, and {paid} was paid for them");
             prop_assert!(paid + moved <= bound(best, price), "{paid} and {moved} against {best}");

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::parameters::Parameters;
 use super::{
     Action, Costs, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme,
-    Proposal, SchemeError, Scope,
+    SchemeError, Scope,
 };
 use crate::{Evidence, ObjectId};
 
@@ -47,7 +47,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use cost::{Claimed, Price};
+use cost::HeldUp;
 use groups::{Group, Groups};
 use objects::Object;
 
@@ -86,8 +86,6 @@ impl Default for FarsideConfig {
 pub struct Farside {
     config: FarsideConfig,
     groups: Groups,
-    /// Groups that have been paid for, and move when no card runs a kernel.
-    due: Vec<PageNo>,
     /// Looked up only: no result depends on its order.
     objects: IndexMap<ObjectId, Object>,
 }
@@ -96,7 +94,7 @@ impl Farside {
     /// With these parts.
     pub fn new(config: FarsideConfig) -> Farside {
         let (groups, objects) = (Groups::default(), IndexMap::default());
-        Farside { config, groups, due: Vec::new(), objects }
+        Farside { config, groups, objects }
     }
 
     pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Farside, SchemeError> {
@@ -267,19 +265,17 @@ impl Farside {
         self.decide(fault, Action::MapRemote, is_on_card(fault), false)
     }
 
-    /// A group goes to whoever has paid for it by reaching over: now, or when no card runs a kernel.
+    /// A group goes to whoever has paid for it by reaching over.
     fn is_paid(&mut self, notice: &CounterView, costs: Costs) -> bool {
         let group = self.groups.get_mut(notice.pages.start);
-        let losers = match group.goes(notice.agent) {
-            Action::Duplicate => 0,
-            _ => group.others(notice.agent),
+        let others = group.others(notice.agent);
+        let (losers, held_up) = match group.goes(notice.agent) {
+            Action::Duplicate => (0, HeldUp::One),
+            _ if group.written => (others, HeldUp::All),
+            _ => (others, HeldUp::Some),
         };
-        let price = Price::of_group(costs, losers, group.written);
-        let claimed = group.claim.notice(notice.agent, notice.count, price);
-        if claimed == Claimed::Due {
-            self.due.push(notice.pages.start);
-        }
-        claimed == Claimed::Now
+        let price = cost::price_of_group(costs, losers, held_up);
+        group.claim.notice(notice.agent, notice.count, price)
     }
 
     /// A group that is mapped over the bus because it was fought over goes to whoever uses it when it has rested.
@@ -385,19 +381,6 @@ impl PlacementScheme for Farside {
         decisions.push(Decision::page(action, Reason::Counter).over(scope));
     }
 
-    fn on_quiet(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
-        for start in self.due.drain(..) {
-            let group = self.groups.get_mut(start);
-            if let Some(agent) = group.claim.quiet() {
-                group.taken_at = now;
-                let (pages, action) = (PageRange::new(start, GROUP_PAGES), group.goes(agent));
-                let to = agent.home();
-                self.groups.come(pages, agent);
-                proposals.push(Proposal { pages, to, action, reason: Reason::Counter });
-            }
-        }
-    }
-
     fn on_alloc(&mut self, pages: PageRange) {
         self.groups.make_room(pages);
         self.objects.reserve(OBJECTS);
@@ -413,7 +396,6 @@ impl PlacementScheme for Farside {
 
     fn on_free(&mut self, pages: PageRange) {
         self.groups.forget(pages);
-        self.due.retain(|start| !pages.contains(*start));
     }
 
     fn mode(&self, page: PageNo) -> PageMode {
