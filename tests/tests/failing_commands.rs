@@ -9,8 +9,9 @@
 
 use std::collections::BTreeSet;
 
-use farside_svm::{Advice, Mutation, Request, StepErrorKind};
-use farside_types::{Access, CardId, JobId, MemoryId, PageRange, Rights, StreamId};
+use farside_svm::placement::Costs;
+use farside_svm::{Advice, KnownCosts, Mutation, Request, StepErrorKind};
+use farside_types::{Access, CardId, JobId, MemoryId, PageRange, Rights, Span, StreamId};
 use harness::{Failure, Sabotage, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
@@ -112,6 +113,28 @@ fn copies_and_their_end(world: &mut World) -> Checked {
     let_go(world, jobs)
 }
 
+/// Under Farside's scheme, where a page is cheaper to bring than to reach over to for each of its lines.
+fn cheap_to_bring() -> Setup {
+    let mut setup = Setup::with_dma(&[8, 8], true);
+    setup.scheme = "farside".to_owned();
+    let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
+    let costs = Costs { bring, migration: bring, far, ..Costs::default() };
+    setup.config.costs = KnownCosts::Fixed(costs);
+    setup
+}
+
+/// What a card has read and another writes stays on the first, which the other maps; then it goes elsewhere.
+fn written_at_its_reader(world: &mut World) -> Checked {
+    let Some(range) = alloc(world, 3)? else { return Ok(()) };
+    host_writes(world, range)?;
+    let jobs = hold(world, &[A], &loads(range))?;
+    card_writes(world, B, range)?;
+    card_writes(world, A, range)?;
+    host_writes(world, range)?;
+    ask(world, Request::Free { addr: range.start.addr() })?;
+    let_go(world, jobs)
+}
+
 fn what_the_program_asks_for(world: &mut World) -> Checked {
     let Some(range) = alloc(world, 6)? else { return Ok(()) };
     host_writes(world, range)?;
@@ -195,7 +218,7 @@ fn pages_that_end_with_an_error(world: &mut World) -> Checked {
 
 const PLAIN: fn() -> Setup = || Setup::plain(&[8, 8]);
 
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: [Scenario; 11] = [
     Scenario { name: "there and back", setup: PLAIN, play: there_and_back },
     Scenario {
         name: "there and back by page DMA",
@@ -204,6 +227,7 @@ const SCENARIOS: [Scenario; 10] = [
     },
     Scenario { name: "from a card that runs", setup: PLAIN, play: from_a_card_that_runs },
     Scenario { name: "copies and their end", setup: PLAIN, play: copies_and_their_end },
+    Scenario { name: "written at its reader", setup: cheap_to_bring, play: written_at_its_reader },
     Scenario { name: "requests", setup: PLAIN, play: what_the_program_asks_for },
     Scenario {
         name: "requests through bounce buffers",

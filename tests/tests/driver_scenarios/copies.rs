@@ -1,7 +1,8 @@
 //! Copies and moves: which bytes are where, in what order, and why.
 
-use farside_svm::{Advice, Request};
-use farside_types::{MemoryId, PageRange, Reason, StreamId};
+use farside_svm::placement::Costs;
+use farside_svm::{Advice, KnownCosts, Request};
+use farside_types::{MemoryId, MemorySet, PageRange, Reason, Span, StreamId};
 use harness::{Fate, JobState, Script, Setup, World};
 
 use super::{A, B, C, Checked, all_at, loads, migrate, stream, sub, write_all, writes};
@@ -25,6 +26,41 @@ fn scenario_06_a_write_to_a_duplicated_page_leaves_one_copy() -> Checked {
     assert_eq!(world.job(writer).failed, None);
     assert_eq!(world.word(range.start, 0), 2);
     assert!(world.driver.stats().collapses >= 1);
+    Ok(())
+}
+
+/// With and without a third card that has a copy as well.
+#[test]
+fn scenario_06_what_a_card_has_read_and_another_writes_stays_there() -> Checked {
+    for readers in [&[A][..], &[A, C]] {
+        let mut setup = Setup::with_dma(&[8, 8, 8], true);
+        setup.scheme = "farside".to_owned();
+        let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
+        let costs = Costs { bring, migration: bring, far, ..Costs::default() };
+        setup.config.costs = KnownCosts::Fixed(costs);
+        let mut world = World::new(setup);
+        let range = world.alloc(1)?;
+        write_all(&mut world, range)?;
+        for &card in readers {
+            world.launch(card, stream(card), Script::accesses(loads(range), 1).lingering())?;
+        }
+        world.drive()?;
+        let before = world.driver.stats().clone();
+        assert_eq!(world.driver.page(range.start).copies.len() as usize, 1 + readers.len());
+        world.launch(B, stream(B), Script::accesses(writes(range), 1).lingering())?;
+        world.drive()?;
+        let (view, stats) = (world.driver.page(range.start), world.driver.stats());
+        assert_eq!((view.copies, view.owner), (MemorySet::only(A.memory()), Some(A.memory())));
+        assert!(view.writers.contains(B.agent()) && view.mappers.contains(A.agent()));
+        assert!(!view.mappers.contains(C.agent()));
+        assert_eq!(stats.moves, before.moves, "nothing was copied");
+        assert_eq!(world.word(range.start, 0), 2);
+        world.launch(A, StreamId(9), Script::accesses(writes(range), 1))?;
+        world.launch(C, StreamId(8), Script::accesses(loads(range), 1))?;
+        world.drive()?;
+        assert_eq!(world.word(range.start, 0), 3);
+        assert!(world.ask(Request::Free { addr: range.start.addr() })?.is_ok());
+    }
     Ok(())
 }
 

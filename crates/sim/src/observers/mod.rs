@@ -27,6 +27,7 @@ fn action_name(action: Action) -> &'static str {
         Action::Duplicate => "duplicate",
         Action::MapRemote => "map-remote",
         Action::MapOnHost => "map-on-host",
+        Action::MapAt(_) => "map-at-reader",
     }
 }
 

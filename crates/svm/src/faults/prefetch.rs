@@ -253,7 +253,9 @@ impl Driver {
 /// What is decided for neighbours that come along with pages of this transition.
 fn action_of(transition: &Transition) -> Action {
     let another_copy = transition.fill == Fill::Copy && !transition.relocates();
-    if transition.meets_on_host() {
+    if let Some(card) = transition.stays_at_reader() {
+        Action::MapAt(card)
+    } else if transition.meets_on_host() {
         Action::MapOnHost
     } else if transition.maps_remotely() && !transition.collapses {
         Action::MapRemote

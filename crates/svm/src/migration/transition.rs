@@ -132,6 +132,12 @@ impl Transition {
         self.maps_remotely() && self.relocates() && self.owner.is_host()
     }
 
+    /// The card that had a copy of the host's page and keeps it, for somebody else to map.
+    pub(crate) fn stays_at_reader(&self) -> Option<CardId> {
+        let promoted = !self.fills() && self.from.is_host() && self.maps_remotely();
+        self.owner.card().filter(|_| promoted && self.at == self.owner)
+    }
+
     /// Memories that lose their copy.
     pub(crate) fn dropped(&self) -> MemorySet {
         self.before.minus(self.after)
@@ -204,7 +210,14 @@ impl Driver {
             plan_on_host(&mut transition);
         } else if copies.contains(home) {
             self.plan_at_home(&mut transition, home, exclusive, action);
-        } else if action == Action::MapRemote && self.reaches_page(entry, agent, entry.owner()) {
+        } else if let Some(reader) = self.reader_that_keeps(entry, agent, access, action) {
+            transition.after = MemorySet::only(reader);
+            transition.owner = reader;
+            transition.at = reader;
+            transition.label = Label::RemoteMap;
+        } else if matches!(action, Action::MapRemote | Action::MapAt(_))
+            && self.reaches_page(entry, agent, entry.owner())
+        {
             transition.label = Label::RemoteMap;
             if access.is_write() {
                 transition.after = MemorySet::only(transition.owner);
@@ -226,6 +239,21 @@ impl Driver {
         }
         self.plan_rights(&mut transition, entry, agent, access);
         Ok(transition)
+    }
+
+    /// The card that keeps its copy of a page which `agent` writes and maps there.
+    fn reader_that_keeps(
+        &self,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+        action: Action,
+    ) -> Option<MemoryId> {
+        let Action::MapAt(card) = action else { return None };
+        let reader = card.memory();
+        let beside_host = entry.owner().is_host() && entry.directory.copies().contains(reader);
+        let keeps = access.is_write() && beside_host && self.reaches_page(entry, agent, reader);
+        keeps.then_some(reader)
     }
 
     /// A page without bytes appears, zero, at its user's home.

@@ -53,6 +53,10 @@ pub enum Action {
     /// meet that do not reach each other's memory. Where the agent cannot map the host's memory the page is
     /// migrated instead.
     MapOnHost,
+    /// Write, where the host owns the page and this other card has a copy: the card keeps it, all other copies go, and the
+    /// agent maps it there over the bus; nothing is copied. Else, and where the agent cannot map that card's memory, as
+    /// [`Action::MapRemote`].
+    MapAt(CardId),
 }
 
 /// How far a decision reaches.

@@ -190,6 +190,10 @@ impl Farside {
 
     /// A page that other cards have, for writing.
     fn take(&mut self, fault: &FaultView) -> Decision {
+        if let Some(reader) = self.reader_that_keeps(fault) {
+            self.groups.get_mut(fault.page).write();
+            return self.decide(fault, Action::MapAt(reader), false, false);
+        }
         let rested = self.has_rested(fault.now, self.groups.get(fault.page));
         let others = fault.copies.without(MemoryId::HOST).without(fault.agent.home());
         let leaves = self.would_take(fault) || self.is_dear(fault, others.len() as u64);
@@ -254,6 +258,13 @@ impl Farside {
     /// that has paid for it.
     fn would_take(&self, fault: &FaultView) -> bool {
         self.knows_costs(fault) && is_on_card(fault)
+    }
+
+    /// Which card keeps a page of the host that it has read and another, which has none, writes: one of those that would
+    /// lose it by that. It loses nothing, and nothing is copied.
+    fn reader_that_keeps(&self, fault: &FaultView) -> Option<CardId> {
+        let keeps = self.knows_costs(fault) && fault.access.is_write() && !is_on_card(fault);
+        fault.copies.iter().find_map(MemoryId::card).filter(|_| keeps)
     }
 
     /// The page stays where it is, and is mapped there; with those of its group that are on the same card, which nobody

@@ -274,17 +274,7 @@ fn where_the_driver_brings_neighbours_itself_there_is_no_fault_to_save() {
 }
 
 #[test]
-fn who_would_lose_a_page_and_ask_for_it_again_counts() {
-    let copies_of = |accesses| {
-        let mut fixture = priced("farside", accesses);
-        let page = fixture.page(0);
-        fixture.read(0, page);
-        assert_eq!(fixture.copies(page), [0, 1]);
-        fixture.write(1, page);
-        fixture.copies(page)
-    };
-    assert_eq!(copies_of(32), [2], "taken");
-    assert_eq!(copies_of(33), [0], "reached over to");
+fn who_copies_a_page_that_another_has_read_pays_for_no_loser() {
     let mut fixture = priced("farside", 33);
     let page = fixture.page(0);
     fixture.read(0, page);
@@ -312,6 +302,25 @@ fn what_another_card_would_lose_is_reached_over_to_first_with_its_group_however_
         assert_eq!(found("farside"), (vec![1], [true, false, false]), "{access:?}");
         assert_eq!(found("farside:prefetch=off"), (vec![1], [false; 3]), "{access:?}");
         assert_ne!(found("farside:costs=off").0, [1], "{access:?}: brought");
+    }
+}
+
+#[test]
+fn what_a_card_has_read_and_another_writes_stays_there_and_is_not_copied() {
+    for (text, stays) in [("farside", true), ("farside:costs=off", false)] {
+        let mut fixture = priced(text, 1);
+        let page = fixture.page(3);
+        fixture.read(0, page);
+        assert_eq!(fixture.copies(page), [0, 1], "it has a copy");
+        let brought = fixture.brought();
+        fixture.write(1, page);
+        assert_eq!(fixture.copies(page), [if stays { 1 } else { 2 }]);
+        assert_eq!(fixture.mapped_by(page), if stays { vec![0, 1] } else { vec![1] });
+        assert_eq!(fixture.brought() == brought, stays, "{text}");
+        fixture.read(1, fixture.page(40));
+        fixture.read(0, fixture.page(40));
+        fixture.write(1, fixture.page(40));
+        assert_eq!(fixture.copies(fixture.page(40)), [2], "who has a copy keeps that");
     }
 }
 
