@@ -29,16 +29,21 @@ fn scenario_06_a_write_to_a_duplicated_page_leaves_one_copy() -> Checked {
     Ok(())
 }
 
+/// Farside's scheme, where a page is cheaper to bring than to reach over to for each of its lines.
+fn cheap_to_bring() -> Setup {
+    let mut setup = Setup::with_dma(&[8, 8, 8], true);
+    setup.scheme = "farside".to_owned();
+    let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
+    let costs = Costs { bring, migration: bring, far, ..Costs::default() };
+    setup.config.costs = KnownCosts::Fixed(costs);
+    setup
+}
+
 /// With and without a third card that has a copy as well.
 #[test]
 fn scenario_06_what_a_card_has_read_and_another_writes_stays_there() -> Checked {
     for readers in [&[A][..], &[A, C]] {
-        let mut setup = Setup::with_dma(&[8, 8, 8], true);
-        setup.scheme = "farside".to_owned();
-        let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
-        let costs = Costs { bring, migration: bring, far, ..Costs::default() };
-        setup.config.costs = KnownCosts::Fixed(costs);
-        let mut world = World::new(setup);
+        let mut world = World::new(cheap_to_bring());
         let range = world.alloc(1)?;
         write_all(&mut world, range)?;
         for &card in readers {
@@ -61,6 +66,24 @@ fn scenario_06_what_a_card_has_read_and_another_writes_stays_there() -> Checked 
         assert_eq!(world.word(range.start, 0), 3);
         assert!(world.ask(Request::Free { addr: range.start.addr() })?.is_ok());
     }
+    Ok(())
+}
+
+#[test]
+fn scenario_06_who_does_not_reach_the_reader_s_card_gets_what_it_writes() -> Checked {
+    let mut setup = cheap_to_bring();
+    setup.config.capabilities.seclude(B);
+    let mut world = World::new(setup);
+    let range = world.alloc(1)?;
+    write_all(&mut world, range)?;
+    world.launch(A, stream(A), Script::accesses(loads(range), 1).lingering())?;
+    world.drive()?;
+    assert!(world.driver.page(range.start).copies.contains(A.memory()));
+    world.launch(B, stream(B), Script::accesses(writes(range), 1))?;
+    world.drive()?;
+    let view = world.driver.page(range.start);
+    assert_eq!((view.copies, view.owner), (MemorySet::only(B.memory()), Some(B.memory())));
+    assert_eq!(world.word(range.start, 0), 2);
     Ok(())
 }
 

@@ -215,9 +215,7 @@ impl Driver {
             transition.owner = reader;
             transition.at = reader;
             transition.label = Label::RemoteMap;
-        } else if matches!(action, Action::MapRemote | Action::MapAt(_))
-            && self.reaches_page(entry, agent, entry.owner())
-        {
+        } else if action == Action::MapRemote && self.reaches_page(entry, agent, entry.owner()) {
             transition.label = Label::RemoteMap;
             if access.is_write() {
                 transition.after = MemorySet::only(transition.owner);

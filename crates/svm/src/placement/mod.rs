@@ -54,8 +54,8 @@ pub enum Action {
     /// migrated instead.
     MapOnHost,
     /// Write, where the host owns the page and this other card has a copy: the card keeps it, all other copies go, and the
-    /// agent maps it there over the bus; nothing is copied. Else, and where the agent cannot map that card's memory, as
-    /// [`Action::MapRemote`].
+    /// agent maps it there over the bus; nothing is copied. Else, and where the agent cannot map that card's memory, the
+    /// page is migrated.
     MapAt(CardId),
 }
 
