@@ -1,6 +1,6 @@
 //! What a world is made with: a configuration, a scheme, knobs and a seed.
 
-use farside_svm::placement::{self, ParameterKind, SchemeInfo};
+use farside_svm::placement::{self, Costs, ParameterKind, SchemeInfo};
 use farside_svm::{Capabilities, Config, Eviction, KnownCosts, Mutation};
 use farside_types::{BLOCK_PAGES, CardId, PageNo, PageRange, Span};
 
@@ -163,6 +163,16 @@ impl Setup {
             KnownCosts::Far(Span::from_nanos(1 << (self.seed % 24)), 1 << (self.seed % 9));
         let prefetch = &mut self.config.prefetch;
         (prefetch.density_percent, prefetch.host_fault_around) = (100, 1);
+        self
+    }
+
+    /// The same world under Farside's scheme, where a page is cheaper to bring than to reach over to for each of its lines.
+    #[must_use]
+    pub fn cheap_to_bring(mut self) -> Setup {
+        self.scheme = "farside".to_owned();
+        let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
+        let costs = Costs { bring, migration: bring, far, ..Costs::default() };
+        self.config.costs = KnownCosts::Fixed(costs);
         self
     }
 

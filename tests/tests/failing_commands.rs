@@ -9,9 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use farside_svm::placement::Costs;
-use farside_svm::{Advice, KnownCosts, Mutation, Request, StepErrorKind};
-use farside_types::{Access, CardId, JobId, MemoryId, PageRange, Rights, Span, StreamId};
+use farside_svm::{Advice, Mutation, Request, StepErrorKind};
+use farside_types::{Access, CardId, JobId, MemoryId, PageRange, Rights, StreamId};
 use harness::{Failure, Sabotage, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
@@ -111,16 +110,6 @@ fn copies_and_their_end(world: &mut World) -> Checked {
     host_writes(world, range)?;
     ask(world, Request::Free { addr: range.start.addr() })?;
     let_go(world, jobs)
-}
-
-/// Under Farside's scheme, where a page is cheaper to bring than to reach over to for each of its lines.
-fn cheap_to_bring() -> Setup {
-    let mut setup = Setup::with_dma(&[8, 8], true);
-    setup.scheme = "farside".to_owned();
-    let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
-    let costs = Costs { bring, migration: bring, far, ..Costs::default() };
-    setup.config.costs = KnownCosts::Fixed(costs);
-    setup
 }
 
 /// What a card has read and another writes stays on the first, which the other maps; then it goes elsewhere.
@@ -227,7 +216,11 @@ const SCENARIOS: [Scenario; 11] = [
     },
     Scenario { name: "from a card that runs", setup: PLAIN, play: from_a_card_that_runs },
     Scenario { name: "copies and their end", setup: PLAIN, play: copies_and_their_end },
-    Scenario { name: "written at its reader", setup: cheap_to_bring, play: written_at_its_reader },
+    Scenario {
+        name: "written at its reader",
+        setup: || Setup::with_dma(&[8, 8], true).cheap_to_bring(),
+        play: written_at_its_reader,
+    },
     Scenario { name: "requests", setup: PLAIN, play: what_the_program_asks_for },
     Scenario {
         name: "requests through bounce buffers",

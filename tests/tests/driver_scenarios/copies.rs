@@ -1,8 +1,7 @@
 //! Copies and moves: which bytes are where, in what order, and why.
 
-use farside_svm::placement::Costs;
-use farside_svm::{Advice, KnownCosts, Request};
-use farside_types::{MemoryId, MemorySet, PageRange, Reason, Span, StreamId};
+use farside_svm::{Advice, Request};
+use farside_types::{MemoryId, MemorySet, PageRange, Reason, StreamId};
 use harness::{Fate, JobState, Script, Setup, World};
 
 use super::{A, B, C, Checked, all_at, loads, migrate, stream, sub, write_all, writes};
@@ -29,21 +28,11 @@ fn scenario_06_a_write_to_a_duplicated_page_leaves_one_copy() -> Checked {
     Ok(())
 }
 
-/// Farside's scheme, where a page is cheaper to bring than to reach over to for each of its lines.
-fn cheap_to_bring() -> Setup {
-    let mut setup = Setup::with_dma(&[8, 8, 8], true);
-    setup.scheme = "farside".to_owned();
-    let (bring, far) = (Span::from_micros(4), Span::from_micros(1));
-    let costs = Costs { bring, migration: bring, far, ..Costs::default() };
-    setup.config.costs = KnownCosts::Fixed(costs);
-    setup
-}
-
 /// With and without a third card that has a copy as well.
 #[test]
 fn scenario_06_what_a_card_has_read_and_another_writes_stays_there() -> Checked {
     for readers in [&[A][..], &[A, C]] {
-        let mut world = World::new(cheap_to_bring());
+        let mut world = World::new(Setup::with_dma(&[8, 8, 8], true).cheap_to_bring());
         let range = world.alloc(1)?;
         write_all(&mut world, range)?;
         for &card in readers {
@@ -71,7 +60,7 @@ fn scenario_06_what_a_card_has_read_and_another_writes_stays_there() -> Checked 
 
 #[test]
 fn scenario_06_who_does_not_reach_the_reader_s_card_gets_what_it_writes() -> Checked {
-    let mut setup = cheap_to_bring();
+    let mut setup = Setup::with_dma(&[8, 8, 8], true).cheap_to_bring();
     setup.config.capabilities.seclude(B);
     let mut world = World::new(setup);
     let range = world.alloc(1)?;

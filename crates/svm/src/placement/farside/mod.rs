@@ -23,7 +23,8 @@
 //!
 //! - **Costs.** Where the machine tells what an access to another memory takes ([`crate::KnownCosts`]), a page is
 //!   brought only if that costs less than to reach over once for each of its lines, in the queue that there is now.
-//!   What another card would lose is reached over to first, and what a full card has lost before. A group that is
+//!   What another card would lose is reached over to first, or stays with its reader for who writes it, and so is what a
+//!   full card has lost before. A group that is
 //!   reached over to goes to whoever has paid for that, as a copy if no card has written it ([`cost`]).
 //!
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each

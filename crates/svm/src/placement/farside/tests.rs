@@ -282,6 +282,26 @@ fn who_copies_a_page_that_another_has_read_pays_for_no_loser() {
     assert_eq!(fixture.copies(page), [0, 1, 2], "a copy takes nothing from anybody");
 }
 
+/// Where readers write, a page moves to its reader from other cards too.
+#[test]
+fn who_would_lose_a_page_to_a_reader_and_ask_for_it_again_counts() {
+    let copies_of = |accesses| {
+        let mut fixture = priced("farside", accesses);
+        let page = fixture.page(0);
+        fixture.read(0, page);
+        for learnt in [16, 17, 18, 19].map(|index| fixture.page(index)) {
+            fixture.read(0, learnt);
+            fixture.write(0, learnt);
+        }
+        assert_eq!(fixture.copies(page), [0, 1]);
+        fixture.read(1, page);
+        assert!(fixture.mapped_by(page).contains(&1));
+        fixture.copies(page)
+    };
+    assert_eq!(copies_of(32), [2], "taken");
+    assert_eq!(copies_of(33), [0, 1], "reached over to");
+}
+
 #[test]
 fn what_another_card_would_lose_is_reached_over_to_first_with_its_group_however_cheap_it_is() {
     for access in [Access::Read, Access::Write] {
