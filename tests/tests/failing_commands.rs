@@ -15,6 +15,7 @@ use harness::{Failure, Sabotage, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
 const B: CardId = CardId(1);
+const C: CardId = CardId(2);
 
 type Checked = Result<(), Failure>;
 
@@ -106,6 +107,17 @@ fn copies_and_their_end(world: &mut World) -> Checked {
     let jobs = hold(world, &[A, B], &loads(range))?;
     world.cpu(loads(range));
     world.drive()?;
+    card_writes(world, B, range)?;
+    host_writes(world, range)?;
+    ask(world, Request::Free { addr: range.start.addr() })?;
+    let_go(world, jobs)
+}
+
+/// Three cards read at once: each but the first gets its copies beside those of another. Then one has all to itself.
+fn read_at_once(world: &mut World) -> Checked {
+    let Some(range) = alloc(world, 2)? else { return Ok(()) };
+    host_writes(world, range)?;
+    let jobs = hold(world, &[A, B, C], &loads(range))?;
     card_writes(world, B, range)?;
     host_writes(world, range)?;
     ask(world, Request::Free { addr: range.start.addr() })?;
@@ -205,9 +217,13 @@ fn pages_that_end_with_an_error(world: &mut World) -> Checked {
     card_writes(world, B, range)
 }
 
+fn readers() -> Setup {
+    Setup { scheme: "farside".to_owned(), ..Setup::with_dma(&[8, 8, 8], true) }
+}
+
 const PLAIN: fn() -> Setup = || Setup::plain(&[8, 8]);
 
-const SCENARIOS: [Scenario; 11] = [
+const SCENARIOS: [Scenario; 12] = [
     Scenario { name: "there and back", setup: PLAIN, play: there_and_back },
     Scenario {
         name: "there and back by page DMA",
@@ -216,6 +232,7 @@ const SCENARIOS: [Scenario; 11] = [
     },
     Scenario { name: "from a card that runs", setup: PLAIN, play: from_a_card_that_runs },
     Scenario { name: "copies and their end", setup: PLAIN, play: copies_and_their_end },
+    Scenario { name: "read at once", setup: readers, play: read_at_once },
     Scenario {
         name: "written at its reader",
         setup: || Setup::with_dma(&[8, 8], true).cheap_to_bring(),
@@ -254,6 +271,13 @@ fn run(
     // Now that nothing fails any more, everything can be used again.
     world.tidy_up()?;
     Ok(seen)
+}
+
+#[test]
+fn cards_that_read_at_once_get_their_copies_beside_others() {
+    let mut world = World::new(readers());
+    read_at_once(&mut world).expect("nothing fails");
+    assert_eq!(world.driver.stats().followed, 4, "two of three cards, two pages");
 }
 
 fn commands_of(scenario: &Scenario) -> u64 {

@@ -12,12 +12,18 @@ const STEPS: u64 = 3_000;
 
 fn must_be_caught(mutation: Mutation) {
     let of_loans = Mutation::LOANS.contains(&mutation);
-    let runs = if of_loans { 10 * RUNS } else { RUNS };
+    let is_rare = of_loans || Mutation::FOLLOWERS.contains(&mutation);
+    let runs = if is_rare { 10 * RUNS } else { RUNS };
     harness::must_be_caught(mutation, runs, STEPS, |run| {
         // Reordering and breaking machines in turn; the seeds walk through every scheme and
         // transport.
         let hostility = if run % 2 == 0 { Hostility::reordering() } else { Hostility::breaking() };
         let setup = Setup::random(5_000 + run * 7, hostility).mutated(mutation);
+        if Mutation::FOLLOWERS.contains(&mutation) {
+            let mut setup = setup.cheap_to_bring();
+            setup.hostility.copy_failure *= 5;
+            return setup;
+        }
         if Mutation::ADOPTION.contains(&mutation) {
             return setup.adopting();
         }
@@ -66,5 +72,7 @@ harness::mutations! {
         give_back_elsewhere: GiveBackElsewhere,
         reach_adopted_at_home: ReachAdoptedAtHome,
         move_what_stays: MoveWhatStays,
+        enter_before_leader: EnterBeforeLeader,
+        outlive_leader: OutliveLeader,
     }
 }

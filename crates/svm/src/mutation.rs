@@ -76,6 +76,10 @@ pub enum Mutation {
     MoveWhatStays,
     /// Lends what the jobs of a card only read: it is lost with the card. No rule is broken, so scenarios see it.
     LendToReaders,
+    /// A copy beside another one is entered before that has been (rule 5: copy → switch ownership).
+    EnterBeforeLeader,
+    /// A copy beside another one is entered although that one has failed (rule 4: rollback).
+    OutliveLeader,
     /// Fights over an allocation are never settled (rule 10).
     FightForever,
     /// A verdict is for the pages that were fought over, and not for their allocation (rule 10).
@@ -129,8 +133,11 @@ impl Mutation {
     pub const ADOPTION: [Mutation; 3] =
         [Mutation::GiveBackElsewhere, Mutation::ReachAdoptedAtHome, Mutation::MoveWhatStays];
 
+    /// Those that break the rules of copies that are made beside others. Worlds in which many read see them.
+    pub const FOLLOWERS: [Mutation; 2] = [Mutation::EnterBeforeLeader, Mutation::OutliveLeader];
+
     /// Every mutation but those of fights: random runs see it.
-    pub const ALL: [Mutation; 34] = [
+    pub const ALL: [Mutation; 36] = [
         Mutation::SkipDrain,
         Mutation::CopyBeforeUnmap,
         Mutation::MapBeforeCopy,
@@ -165,6 +172,8 @@ impl Mutation {
         Mutation::GiveBackElsewhere,
         Mutation::ReachAdoptedAtHome,
         Mutation::MoveWhatStays,
+        Mutation::EnterBeforeLeader,
+        Mutation::OutliveLeader,
     ];
 }
 

@@ -31,6 +31,8 @@ pub struct Stats {
     pub migrations: u64,
     /// Copies made beside an existing one.
     pub duplications: u64,
+    /// Of these, copies that were begun while one for another card was made.
+    pub followed: u64,
     /// Pages whose other copies were taken away by a write.
     pub collapses: u64,
     /// Pages mapped over the bus.

@@ -90,8 +90,11 @@ impl Driver {
         singles.sort_unstable_by_key(|&(page, access, key)| {
             (page, std::cmp::Reverse(access), key.slot)
         });
-        let (mut plan, mut refills) = (self.scratch.plans.take(), self.scratch.plans.take());
-        let mut resumed = FaultIds::new();
+        let mut outcome = Outcome {
+            plan: self.scratch.plans.take(),
+            refills: self.scratch.plans.take(),
+            resumed: FaultIds::new(),
+        };
         let mut last: Option<(PageNo, Result<Answer, Obstacle>)> = None;
         for &(page, access, key) in singles.iter() {
             let answer = match last {
@@ -99,12 +102,13 @@ impl Driver {
                     self.stats.duplicate_faults += 1;
                     answer
                 }
-                _ => self.answer(now, card.agent(), (page, access, key), &mut plan, &mut refills),
+                _ => self.answer(now, card.agent(), (page, access, key), &mut outcome),
             };
             last = Some((page, answer));
-            self.attach(key, access, answer, &mut plan, &mut resumed);
+            self.attach(key, access, answer, &mut outcome);
         }
         self.scratch.singles.keep(singles);
+        let Outcome { mut plan, refills, resumed } = outcome;
         self.widen(card.agent(), &mut plan);
         self.prefetch_around(card, &mut plan);
         self.refill(card, refills, resumed);
@@ -117,13 +121,16 @@ impl Driver {
         now: Time,
         agent: AgentId,
         (page, access, key): (PageNo, Access, FaultKey),
-        plan: &mut Plan,
-        refills: &mut Plan,
+        outcome: &mut Outcome,
     ) -> Result<Answer, Obstacle> {
+        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
+        let asker = Asker { agent, access, again };
+        if let Some(part) = self.follow(now, page, (asker, key), &mut outcome.plan) {
+            return Ok(Answer::Follows(part));
+        }
         let entry = *self.table.get(page);
         self.may_plan(page, &entry, Some(key))?;
-        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
-        let planned = self.plan_page(now, page, &entry, Asker { agent, access, again }, plan)?;
+        let planned = self.plan_page(now, page, &entry, asker, &mut outcome.plan)?;
         // One that has to wait first, while its page rests, is counted when it has its turn.
         if !again && entry.directory.mappers().contains(agent) && access.is_write() {
             self.stats.protection_faults += 1;
@@ -131,7 +138,7 @@ impl Driver {
         match planned {
             Planned::Resident => {
                 self.table.get_mut(page).set(flag::REFERENCED, true);
-                self.refill_run(agent, page, &entry, refills);
+                self.refill_run(agent, page, &entry, &mut outcome.refills);
                 self.stats.refills += 1;
                 if let Some(card) = agent.card() {
                     self.note(Note::Refill { card, pages: PageRange::page(page) });
@@ -148,20 +155,20 @@ impl Driver {
         key: FaultKey,
         access: Access,
         answer: Result<Answer, Obstacle>,
-        plan: &mut Plan,
-        resumed: &mut FaultIds,
+        outcome: &mut Outcome,
     ) {
         match answer {
             Ok(Answer::Refill) => {
                 if let Some(fault) = self.faults.close(key) {
-                    resumed.push(fault.id);
+                    outcome.resumed.push(fault.id);
                 }
             }
+            Ok(Answer::Follows(part)) => outcome.plan.followers[part].part.faults.push(key),
             Ok(Answer::Part(part)) => {
                 if let Some(fault) = self.faults.get_mut(key) {
                     fault.decided = true;
                 }
-                plan.parts[part].faults.push(key);
+                outcome.plan.parts[part].faults.push(key);
             }
             Err(Obstacle::Wait(until)) => {
                 if let Until::PagesFree(_) = until {
@@ -230,6 +237,14 @@ impl Driver {
     }
 }
 
+/// What becomes of a batch.
+struct Outcome {
+    plan: Plan,
+    refills: Plan,
+    /// Faults whose pages are resident.
+    resumed: FaultIds,
+}
+
 /// What becomes of a fault of a batch.
 #[derive(Clone, Copy)]
 enum Answer {
@@ -237,4 +252,6 @@ enum Answer {
     Refill,
     /// This part of the plan brings its page.
     Part(usize),
+    /// Its page comes with this one of those that follow chains.
+    Follows(usize),
 }

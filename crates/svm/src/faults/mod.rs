@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod contest;
+pub(crate) mod follow;
 pub(crate) mod group;
 pub(crate) mod host;
 pub(crate) mod open;

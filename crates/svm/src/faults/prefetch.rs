@@ -30,7 +30,7 @@ impl Driver {
         if !self.brings_neighbours() {
             return;
         }
-        let wanted: u32 = plan.parts.iter().map(|part| part.pages).sum();
+        let wanted: u32 = plan.open_parts().map(|part| part.pages).sum();
         let mut budget = self.room(card).saturating_sub(wanted);
         for part in 0..plan.parts.len() {
             let transition = plan.parts[part].transition;
@@ -162,7 +162,7 @@ impl Driver {
         if !self.space.has_blocks() {
             return;
         }
-        let Plan { parts, wider } = plan;
+        let Plan { parts, wider, .. } = plan;
         let filled = parts.iter().filter(|part| part.transition.fills());
         filled.flat_map(|part| self.blocks_around(part)).for_each(|each| widen(wider, each));
         // None of the group's own pages enters twice.
@@ -238,7 +238,7 @@ impl Driver {
                 transition.reason = Reason::Prefetch;
             }
             for page in range.pages() {
-                let planned: u32 = plan.parts.iter().map(|part| part.pages).sum();
+                let planned: u32 = plan.open_parts().map(|part| part.pages).sum();
                 if planned >= most {
                     break;
                 }

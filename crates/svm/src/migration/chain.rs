@@ -23,6 +23,7 @@ use crate::api::command::{Executor, FaultIds, Phase, Run, Runs};
 use crate::api::event::StepErrorKind;
 use crate::faults::host::HostFault;
 use crate::faults::open::FaultKeys;
+use crate::migration::chains::ChainId;
 use crate::migration::prices::Bringing;
 use crate::migration::stop::Holder;
 use crate::migration::transition::Transition;
@@ -210,6 +211,10 @@ pub(crate) struct Chain {
     pub(crate) holders: Vec<Holder>,
     /// The answer that it gives to its faults, until that has arrived.
     pub(crate) answer: Option<FaultIds>,
+    /// The chain that holds its pages, to whose copies it adds its own (`follow.rs`).
+    pub(crate) follows: Option<ChainId>,
+    /// Those that do so with its pages.
+    pub(crate) followers: Vec<ChainId>,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
     /// Number of the last host fault that was known when pages were mapped for the CPU.
@@ -233,6 +238,8 @@ impl Chain {
             suspects: MemorySet::EMPTY,
             holders: Vec::new(),
             answer: None,
+            follows: None,
+            followers: Vec::with_capacity(USUAL),
             hops: VecDeque::new(),
             bounce: None,
             host_faults: 0,
@@ -260,6 +267,8 @@ impl Chain {
         self.release = List::new();
         self.suspects = MemorySet::EMPTY;
         self.holders.clear();
+        self.follows = None;
+        self.followers.clear();
         self.hops.clear();
         self.bounce = None;
         self.host_faults = 0;

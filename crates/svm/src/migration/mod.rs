@@ -6,6 +6,7 @@ pub(crate) mod chain;
 pub(crate) mod chains;
 pub(crate) mod detached;
 pub(crate) mod evict;
+pub(crate) mod follow;
 pub(crate) mod lost;
 pub(crate) mod plan;
 pub(crate) mod planner;

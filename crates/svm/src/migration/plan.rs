@@ -6,6 +6,7 @@ use crate::api::command::{Run, Runs};
 use crate::api::event::Need;
 use crate::faults::open::{FaultKey, FaultKeys, Faults};
 use crate::migration::chain::{cut_runs, push_run};
+use crate::migration::chains::ChainId;
 use crate::migration::planner::Reach;
 use crate::migration::transition::Transition;
 use crate::placement::Scope;
@@ -15,6 +16,8 @@ use crate::scratch::Reused;
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) parts: Vec<OpenPart>,
+    /// Copies beside those that chains are making.
+    pub(crate) followers: Vec<Follower>,
     /// Decisions that reach further than their page.
     pub(crate) wider: Vec<Wider>,
 }
@@ -25,6 +28,12 @@ pub(crate) struct Wider {
     pub(crate) access: Access,
     pub(crate) transition: Transition,
     pub(crate) reach: Reach,
+}
+
+/// Pages that a chain is copying to another card, for a chain that follows it.
+pub(crate) struct Follower {
+    pub(crate) leader: ChainId,
+    pub(crate) part: OpenPart,
 }
 
 /// Pages with one transition, and what waits for them.
@@ -40,11 +49,13 @@ pub(crate) struct OpenPart {
 impl Reused for Plan {
     fn empty(&mut self) {
         self.parts.clear();
+        self.followers.clear();
         self.wider.clear();
     }
 
     fn with_room(parts: usize) -> Plan {
-        Plan { parts: Vec::with_capacity(parts), wider: Vec::with_capacity(parts) }
+        let followers = Vec::with_capacity(parts);
+        Plan { parts: Vec::with_capacity(parts), followers, wider: Vec::with_capacity(parts) }
     }
 }
 
@@ -60,12 +71,16 @@ impl Plan {
         }
     }
 
+    /// All that is to be brought or mapped.
+    pub(crate) fn open_parts(&self) -> impl Iterator<Item = &OpenPart> {
+        self.parts.iter().chain(self.followers.iter().map(|it| &it.part))
+    }
+
     /// The number of the part with this transition.
     fn part_of(&mut self, transition: Transition) -> usize {
         let known = self.parts.iter().rposition(|part| part.transition == transition);
         known.unwrap_or_else(|| {
-            let (runs, faults) = (Runs::new(), FaultKeys::new());
-            self.parts.push(OpenPart { transition, runs, pages: 0, faults, prefetched: 0 });
+            self.parts.push(OpenPart::new(transition));
             self.parts.len() - 1
         })
     }
@@ -79,9 +94,21 @@ impl Plan {
 
     /// Adds pages to part number `at`.
     pub(crate) fn add_to(&mut self, at: usize, run: Run) {
-        let part = &mut self.parts[at];
-        push_run(&mut part.runs, run);
-        part.pages += run.count;
+        self.parts[at].add(run);
+    }
+}
+
+impl OpenPart {
+    /// Without pages.
+    pub(crate) fn new(transition: Transition) -> OpenPart {
+        let (runs, faults) = (Runs::new(), FaultKeys::new());
+        OpenPart { transition, runs, pages: 0, faults, prefetched: 0 }
+    }
+
+    /// Adds pages that nothing has entered yet.
+    pub(crate) fn add(&mut self, run: Run) {
+        push_run(&mut self.runs, run);
+        self.pages += run.count;
     }
 }
 

@@ -37,6 +37,7 @@ impl Driver {
         if let Some(failed) = self.chains[id].brings.take() {
             self.prices.give_up(failed);
         }
+        self.release_followers(id, failure.map(|failure| failure.kind));
         self.leave_pages(id);
         if !self.quarantine.is_empty() {
             self.wake_bounce_waiters(now);
@@ -70,6 +71,7 @@ impl Driver {
                 entry.state = entry.settled_state();
                 entry.chain = ChainId::NONE;
             });
+            self.hand_over(id, run.pages());
             if !self.dead.is_empty() {
                 self.scrub(run.pages());
             }

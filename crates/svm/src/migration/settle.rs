@@ -29,6 +29,7 @@ impl Driver {
         if let Some(request) = request {
             self.request_progress(request, id);
         }
+        self.release_followers(id, None);
         self.leave_pages(id);
     }
 
@@ -61,7 +62,7 @@ impl Driver {
                 self.move_frames(id, &transition, run);
             }
             self.track_residency(&transition, run);
-            self.enter_run(now, &transition, run, stayed);
+            self.enter_run(now, id, &transition, run, stayed);
             self.note_taken(now, &transition, run.pages());
             self.record_eviction(&transition, run);
         }
@@ -222,15 +223,15 @@ impl Driver {
     }
 
     /// The new entries of a run.
-    fn enter_run(&mut self, now: Time, transition: &Transition, run: &Run, stayed: AgentSet) {
-        let entering = Entering {
-            now,
-            transition,
-            stop: transition.stop.minus(stayed),
-            demote: transition.demote.minus(stayed),
-            window: self.config.thrash.window,
-            keeps_loans: self.keeps_loans(transition),
-        };
+    fn enter_run(
+        &mut self,
+        now: Time,
+        id: ChainId,
+        transition: &Transition,
+        run: &Run,
+        stayed: AgentSet,
+    ) {
+        let entering = self.entering(now, transition, stayed);
         let takes_frame =
             entering.gained() && transition.at == transition.owner && !transition.owner.is_host();
         // Neighbours are mostly alike: what becomes of one becomes of the next.
@@ -245,8 +246,35 @@ impl Driver {
             *entry = PageEntry { frame: if takes_frame { frame } else { entry.frame }, ..after };
             frame = frame.offset(1);
         });
+        self.hand_over(id, run.pages());
         if !transition.after.and(self.dead).is_empty() {
             self.scrub(run.pages());
+        }
+    }
+
+    /// What becomes of a page's entry by a transition, if all let go that are to.
+    pub(crate) fn entry_afterwards(
+        &self,
+        now: Time,
+        transition: &Transition,
+        entry: PageEntry,
+    ) -> PageEntry {
+        self.entering(now, transition, AgentSet::EMPTY).entry(entry)
+    }
+
+    fn entering<'a>(
+        &self,
+        now: Time,
+        transition: &'a Transition,
+        stayed: AgentSet,
+    ) -> Entering<'a> {
+        Entering {
+            now,
+            transition,
+            stop: transition.stop.minus(stayed),
+            demote: transition.demote.minus(stayed),
+            window: self.config.thrash.window,
+            keeps_loans: self.keeps_loans(transition),
         }
     }
 

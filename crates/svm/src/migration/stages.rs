@@ -98,10 +98,10 @@ impl Driver {
     /// Goes on as far as nothing is waited for.
     pub(crate) fn advance(&mut self, now: Time, id: ChainId) {
         loop {
-            let chain = &self.chains[id];
-            if chain.waits() {
+            if self.chains[id].waits() || self.waits_for_leader(id) {
                 return;
             }
+            let chain = &self.chains[id];
             match chain.stage {
                 Stage::Idle => return,
                 Stage::Setup | Stage::Copy if chain.failure.is_some() => {
@@ -109,6 +109,7 @@ impl Driver {
                 }
                 Stage::Setup => {
                     self.chains[id].stage = Stage::Copy;
+                    self.call_followers(id);
                     if !self.destination_lives(id) {
                         continue;
                     }

@@ -19,6 +19,7 @@ use crate::waiting::{Until, Work};
 impl Driver {
     /// Splits a plan into chains and starts them; what finds no frames waits for them.
     pub(crate) fn start_plan(&mut self, now: Time, mut plan: Plan, host: Option<HostFault>) {
+        self.start_followers(now, &mut plan);
         let mut late = self.scratch.plans.take();
         for part in plan.parts.drain(..) {
             late.parts.extend(self.start_part(now, part, host));
@@ -129,9 +130,6 @@ impl Driver {
             return self.wait_for_chain(parts, purpose);
         }
         let id = self.chains.take();
-        debug_assert!(self.chains[id].is_idle(), "{id} begins in a slot that is in use");
-        debug_assert!(self.waiting.is_empty(Until::PagesFree(id)), "{id} begins awaited");
-        self.stats.chains += 1;
         for part in parts {
             self.hold_pages(id, &part);
             if part.transition.makes_room {
@@ -141,6 +139,14 @@ impl Driver {
             }
             self.chains[id].parts.push(part);
         }
+        self.begin_chain(now, id, purpose);
+    }
+
+    /// A chain begins that has its parts.
+    pub(crate) fn begin_chain(&mut self, now: Time, id: ChainId, purpose: Purpose) {
+        debug_assert!(self.chains[id].is_idle(), "{id} begins in a slot that is in use");
+        debug_assert!(self.waiting.is_empty(Until::PagesFree(id)), "{id} begins awaited");
+        self.stats.chains += 1;
         self.chains[id].begin(purpose);
         let brings = |part: &&Part| part.transition.fills() && !part.transition.makes_room;
         let brings = self.chains[id].parts.iter().filter(brings);

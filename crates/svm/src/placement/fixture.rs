@@ -241,6 +241,11 @@ impl Fixture {
         self.now = self.now + APART;
     }
 
+    /// The time now.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
     /// Where valid copies are.
     pub(crate) fn copies(&self, page: PageNo) -> Vec<u8> {
         let copies: MemorySet = self.driver.page(page).copies;

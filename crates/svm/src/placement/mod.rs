@@ -246,6 +246,12 @@ pub trait PlacementScheme: fmt::Debug + Send {
     /// An agent faulted.
     fn on_fault(&mut self, fault: &FaultView) -> Decision;
 
+    /// Whether a card that asks for a page while another one is getting a copy of it gets its own at the same time,
+    /// instead of when that has arrived. In the schemes of papers pages move one by one: they keep the default.
+    fn copies_together(&self) -> bool {
+        false
+    }
+
     /// An access counter reached its threshold. Adds what is to be done to `decisions`, for ranges that do
     /// not overlap; [`Scope::Page`] and [`Scope::Group`] are the group of the notice.
     fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {

@@ -73,12 +73,22 @@ pub struct FarsideConfig {
     pub fights: u8,
     /// Bring nothing that costs more than to reach over to it, as far as costs are known.
     pub costs: bool,
+    /// Copies of a page that several cards ask for at once are made together.
+    pub together: bool,
 }
 
 impl Default for FarsideConfig {
     fn default() -> FarsideConfig {
         let residency = Some(Span::from_micros(250));
-        FarsideConfig { objects: true, prefetch: true, residency, reach: 1, fights: 2, costs: true }
+        FarsideConfig {
+            objects: true,
+            prefetch: true,
+            residency,
+            reach: 1,
+            fights: 2,
+            costs: true,
+            together: true,
+        }
     }
 }
 
@@ -117,8 +127,11 @@ impl Farside {
         let about =
             "bring nothing that costs more than to reach over to it, as far as costs are known";
         let costs = parameters.switch("costs", default.costs, about)?;
+        let about = "copies of a page that several cards ask for at once are made together";
+        let together = parameters.switch("together", default.together, about)?;
         let residency = rests.then_some(Span::from_micros(micros.into()));
-        Ok(Farside::new(FarsideConfig { objects, prefetch, residency, reach, fights, costs }))
+        let config = FarsideConfig { objects, prefetch, residency, reach, fights, costs, together };
+        Ok(Farside::new(config))
     }
 
     /// Whether the group has been where it is for long enough.
@@ -359,6 +372,10 @@ impl PlacementScheme for Farside {
     /// first speaks for the others.
     fn grain(&self) -> u64 {
         GROUP_PAGES
+    }
+
+    fn copies_together(&self) -> bool {
+        self.config.together
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
