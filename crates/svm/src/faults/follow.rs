@@ -80,7 +80,7 @@ impl Driver {
         let Chain { stage, parts, failure, holders, purpose, .. } = &self.chains[chain];
         let has = |part: &&Part| part.runs.iter().any(|run| run.pages().contains(page));
         let Part { transition, .. } = parts.iter().find(has)?;
-        let well = matches!(stage, Stage::Setup | Stage::Copy)
+        let well = *stage == Stage::Copy
             && failure.is_none()
             && holders.is_empty()
             && purpose.request.is_none();

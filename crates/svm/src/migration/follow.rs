@@ -2,8 +2,7 @@
 //! other has entered its own.
 //!
 //! Each page is held by one chain. The one that follows gets it from its leader, in the place of whoever else waits
-//! for the page, when that settles. It copies no sooner than its leader, which first has everybody stopped who could
-//! write the page, and goes no further than its copies before that has settled. If the leader fails, so does who
+//! for the page, when that settles; until then it goes no further than its copies. If the leader fails, so does who
 //! follows: what it was to add to is not there. Nothing that becomes of who follows is felt by its leader.
 
 use farside_types::{PageNo, PageRange, Time};
@@ -54,17 +53,12 @@ impl Driver {
         }
     }
 
-    /// A chain copies: whoever had to be stopped has been, and those that follow it copy too.
-    pub(crate) fn call_followers(&mut self, leader: ChainId) {
-        self.work.extend(self.chains[leader].followers.iter().map(|&id| Work::Chain(id)));
-    }
-
     /// A chain has let all its pages go: those that followed it go on, or back if it has failed.
     pub(crate) fn release_followers(&mut self, leader: ChainId, failed: Option<StepErrorKind>) {
-        self.call_followers(leader);
         let failed = failed.filter(|_| !self.mutated.on(Mutation::OutliveLeader));
         let mut followers = std::mem::take(&mut self.chains[leader].followers);
         for id in followers.drain(..) {
+            self.work.push_back(Work::Chain(id));
             let chain = &mut self.chains[id];
             chain.follows = None;
             if let Some(kind) = failed {
@@ -75,15 +69,11 @@ impl Driver {
         self.chains[leader].followers = followers;
     }
 
-    /// Whether a chain goes no further as long as the one that it follows stands where it does.
+    /// Whether a chain goes no further than its copies, as long as the one that it follows has not settled.
     pub(crate) fn waits_for_leader(&self, id: ChainId) -> bool {
         let Chain { stage, follows, .. } = &self.chains[id];
         let ahead = self.mutated.on(Mutation::EnterBeforeLeader);
-        follows.is_some_and(|leader| match stage {
-            Stage::Setup => self.chains[leader].stage == Stage::Setup,
-            Stage::Copy => !ahead,
-            _ => false,
-        })
+        follows.is_some() && *stage == Stage::Copy && !ahead
     }
 }
 

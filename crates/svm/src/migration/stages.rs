@@ -109,7 +109,6 @@ impl Driver {
                 }
                 Stage::Setup => {
                     self.chains[id].stage = Stage::Copy;
-                    self.call_followers(id);
                     if !self.destination_lives(id) {
                         continue;
                     }
