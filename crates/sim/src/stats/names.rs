@@ -70,6 +70,8 @@ const DRIVER: &[Entry<Stats>] = entries! { Stats:
     cancelled_faults = "driver.faults.cancelled", "count", "Faults answered with an error.";
     migrations = "driver.migrations", "pages", "Pages that changed their only location.";
     duplications = "driver.duplications", "pages", "Copies made beside an existing one.";
+    followed = "driver.followed", "pages",
+        "Of these, copies that were begun while one for another GPU was made.";
     collapses = "driver.collapses", "pages",
         "Pages whose other copies were taken away by a write.";
     remote_maps = "driver.remote_maps", "pages", "Pages mapped over a link.";

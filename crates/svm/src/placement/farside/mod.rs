@@ -27,6 +27,9 @@
 //!   full card has lost before. A group that is
 //!   reached over to goes to whoever has paid for that, as a copy if no card has written it ([`cost`]).
 //!
+//! - **Copies beside copies.** Cards that read a page at once get their copies at once, and not one after the other
+//!   ([`crate::PlacementScheme::copies_together`]).
+//!
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
 //! ingredient can be switched off.
 
