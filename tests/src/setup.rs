@@ -176,6 +176,15 @@ impl Setup {
         self
     }
 
+    /// The same world under Farside's scheme, where what cards read is copied to all of them at once, and copies fail more
+    /// often if they do at all.
+    #[must_use]
+    pub fn reading_at_once(self) -> Setup {
+        let mut setup = self.cheap_to_bring();
+        setup.hostility.copy_failure *= 5;
+        setup
+    }
+
     /// The same world with a program that has memory of its own adopted and gives it back. The cards are in the program: the
     /// bus of those behind rings has no window to it.
     #[must_use]

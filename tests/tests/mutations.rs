@@ -20,9 +20,7 @@ fn must_be_caught(mutation: Mutation) {
         let hostility = if run % 2 == 0 { Hostility::reordering() } else { Hostility::breaking() };
         let setup = Setup::random(5_000 + run * 7, hostility).mutated(mutation);
         if Mutation::FOLLOWERS.contains(&mutation) {
-            let mut setup = setup.cheap_to_bring();
-            setup.hostility.copy_failure *= 5;
-            return setup;
+            return setup.reading_at_once();
         }
         if Mutation::ADOPTION.contains(&mutation) {
             return setup.adopting();

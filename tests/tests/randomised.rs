@@ -50,6 +50,14 @@ fn costs_that_are_known() {
 }
 
 #[test]
+fn cards_that_read_at_once() {
+    for (hostility, first) in [(Hostility::reordering(), 10_000), (Hostility::breaking(), 11_000)] {
+        let readers = |seed| Setup::random(seed, hostility.clone()).reading_at_once();
+        run_level("readers", first..first + SEEDS, STEPS, readers);
+    }
+}
+
+#[test]
 fn memory_that_the_program_had_before() {
     let levels = [Hostility::none(), Hostility::reordering(), Hostility::breaking()];
     for (hostility, first) in levels.into_iter().zip([5_000, 6_000, 7_000]) {
