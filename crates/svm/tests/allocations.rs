@@ -64,7 +64,7 @@ fn calls(work: impl FnOnce()) -> u64 {
 const FRAMES: u32 = 2048;
 const PAGES: u64 = 4 * 512;
 
-/// A driver of two cards whose commands are carried out at once.
+/// A driver of three cards whose commands are carried out at once.
 struct World {
     driver: Driver,
     pages: PageRange,
@@ -77,8 +77,8 @@ struct World {
 impl World {
     fn new(scheme: &str, frames: u32) -> World {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 20);
-        let mut config = Config::embedded(arena, vec![frames; 2]);
-        config.capabilities.tells = [MemoryId(1), MemoryId(2)].into_iter().collect();
+        let mut config = Config::embedded(arena, vec![frames; 3]);
+        config.capabilities.tells = [1, 2, 3].map(MemoryId).into_iter().collect();
         let driver = Driver::new(config, by_name(scheme).unwrap()).unwrap();
         let pages = PageRange::new(arena.start, 0);
         let mut world = World { driver, pages, now: Time::ZERO, next: 0, asked: 0 };
@@ -288,8 +288,10 @@ fn copies_that_are_made_at_the_same_time() {
     host_writes_all(&mut world);
     let calls = calls(|| {
         for index in scattered(500) {
-            world.fault(0, [index], Access::Read);
+            // The host is stopped for the first copy, and for the others nobody.
+            world.card(0, [index], Access::Read);
             world.fault(1, [index], Access::Read);
+            world.fault(2, [index], Access::Read);
             world.carry_out();
         }
     });
