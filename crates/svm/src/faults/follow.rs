@@ -37,7 +37,7 @@ impl Driver {
         (asker, key): (Asker, FaultKey),
         plan: &mut Plan,
     ) -> Option<usize> {
-        // It fails with the chain that it follows, and so is to have a chain of its own left.
+        // It fails with the chain that it follows, and so is to have a chain of its own left. A block moves as a whole.
         let fault = self.faults.get(key)?;
         let fresh = fault.attempts == 0 && self.config.limits.attempts > 1;
         if asker.access.is_write() || !fresh || self.space.block_of(page).is_some() {
@@ -80,6 +80,7 @@ impl Driver {
         let Chain { stage, parts, failure, holders, purpose, .. } = &self.chains[chain];
         let has = |part: &&Part| part.runs.iter().any(|run| run.pages().contains(page));
         let Part { transition, .. } = parts.iter().find(has)?;
+        // What the program asked for is done when its chain has ended: a pin is to find the copies that it made.
         let well = *stage == Stage::Copy
             && failure.is_none()
             && holders.is_empty()
@@ -125,12 +126,12 @@ impl Driver {
     pub(crate) fn start_followers(&mut self, now: Time, plan: &mut Plan) {
         for Follower { leader, part } in plan.followers.drain(..) {
             let OpenPart { transition, mut runs, pages, faults, .. } = part;
-            let Some(card) = transition.needs_frames() else { continue };
-            if !self.has_idle_chain() {
+            let card = transition.needs_frames().filter(|_| self.has_idle_chain());
+            let Some(card) = card else {
                 let until = Until::PagesFree(leader);
                 faults.iter().for_each(|&key| self.park(Work::Fault(key), until));
                 continue;
-            }
+            };
             self.take_frames(card, pages, &mut runs);
             self.stats.followed += u64::from(pages);
             let part = Part::new(transition, runs);

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use farside_types::{Access, CardId, FaultId, Span};
+use farside_types::{Access, BLOCK_PAGES, CardId, FaultId, RequestId, Span};
 
 use crate::api::command::TransferOp;
-use crate::api::event::{CardFault, Need};
+use crate::api::event::{Advice, CardFault, Need, Request};
 use crate::placement::fixture::Fixture;
 use crate::{Capabilities, Command, Event, Place, RingOp, Step, StepError, StepErrorKind};
 
@@ -18,7 +18,10 @@ struct Race {
 
 impl Race {
     fn new(scheme: &str) -> Race {
-        let mut fixture = Fixture::new(scheme, 4, 64, 64);
+        Race::with(Fixture::new(scheme, 4, 64, 64))
+    }
+
+    fn with(mut fixture: Fixture) -> Race {
         fixture.driver.config.capabilities = Capabilities::with_dma(4, true);
         Race { fixture, commands: VecDeque::new(), faults: 0 }
     }
@@ -316,4 +319,42 @@ fn one_whose_copy_does_not_end_is_given_up_and_the_others_go_on() {
     assert_eq!(race.fixture.driver.stats().rollbacks, 1);
     assert_eq!(race.at(7), [0, 1], "the first has its copy");
     race.finish();
+}
+
+#[test]
+fn what_the_program_asked_for_and_what_moves_in_blocks_or_is_fought_over_is_copied_to_one_at_a_time()
+ {
+    let mut race = Race::new("farside");
+    let range = race.fixture.pages;
+    let asks = |race: &mut Race, id, request| {
+        race.tell(Event::Request { id: RequestId(id), request, after: &[] });
+        race.let_go();
+    };
+    asks(&mut race, 1 << 20, Request::Advise { range, advice: Advice::ReadMostly(true) });
+    let (to, access) = (CardId(0).memory(), Access::Read);
+    asks(&mut race, 1 << 21, Request::Prefetch { range, to, access });
+    assert_eq!(race.copying(), [0]);
+    race.reads([1], 7);
+    assert_eq!(race.copying(), [0], "it is the program's");
+    race.finish();
+    assert_eq!(race.at(7), [0, 1, 2]);
+
+    let mut race = Race::new("farside");
+    let page = race.fixture.page(7);
+    // The copy that is under way is the move by which it is seen.
+    let thrash = &mut race.fixture.driver.config.thrash;
+    thrash.window = Span::from_millis(1 << 30);
+    let bounces = thrash.throttle_after - 1;
+    race.fixture.driver.table.get_mut(page).directory.set_bounces(bounces);
+    race.reads([0, 1], 7);
+    assert_eq!(race.copying(), [0], "it is fought over");
+    assert_eq!(race.fixture.driver.stats().throttles, 0, "that is weighed when it is its turn");
+
+    let mut race = Race::with(Fixture::new("farside", 4, 2048, 2 * BLOCK_PAGES));
+    let range = race.fixture.pages;
+    asks(&mut race, 1 << 20, Request::Advise { range, advice: Advice::WholeBlocks(true) });
+    race.reads([0, 1], 7);
+    assert_eq!(race.copying(), [0], "it is one of a block");
+    race.finish();
+    assert_eq!(race.at(7), [0, 1, 2]);
 }
